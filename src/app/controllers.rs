@@ -1,6 +1,7 @@
 //! Builds the selected controllers and starts them one after the other.
 
 use super::catalogue::ControllerKind;
+use super::election::hostname;
 use super::reports::status::ControllerState;
 use super::settings::Settings;
 use super::shared_services::SharedServices;
@@ -12,10 +13,12 @@ use crate::controllers::capability::Capability;
 use crate::controllers::driver::{Cache, Controller, CurrentTerm, Reconciler};
 use crate::controllers::node::NodeReconciler;
 use crate::controllers::node_lifecycle::NodeLifecycleReconciler;
+use crate::controllers::node_lifecycle::pause_monitor::PauseMonitor;
 use crate::controllers::route::RouteReconciler;
 use crate::controllers::route::withdrawal::{self, Off};
 use crate::controllers::service::{ServiceReconciler, no_load_balancers};
 use crate::controllers::{Context, node as node_controller, node_lifecycle, route, service};
+use crate::kubernetes::deletion_lease::DeletionLease;
 use crate::kubernetes::leadership::Leadership;
 use crate::kubernetes::stores::Services;
 use crate::runtime::tasks::BoxError;
@@ -36,6 +39,8 @@ pub struct ControllerTerms {
     pub node: Option<CurrentTerm<NodeReconciler>>,
     /// The node-lifecycle controller.
     pub lifecycle: Option<CurrentTerm<NodeLifecycleReconciler>>,
+    /// The pause of deletions; `None` if this process does not run the node-lifecycle controller.
+    pub deletion_pauses: Option<Arc<PauseMonitor>>,
     /// The route controller.
     pub route: Option<CurrentTerm<RouteReconciler>>,
     /// The service controller.
@@ -109,7 +114,7 @@ pub fn start(
         let context = parts.context(controller, leadership.clone(), Arc::clone(provider))?;
         let ReadyController { has_term, caches, capability, run } = match controller.kind {
             ControllerKind::Node => build_node(settings, parts, context, &mut terms)?,
-            ControllerKind::NodeLifecycle => build_node_lifecycle(settings, parts, context, &mut terms)?,
+            ControllerKind::NodeLifecycle => build_node_lifecycle(settings, parts, context, (&mut terms, stages))?,
             ControllerKind::Route => match build_route(settings, parts, context, (&mut terms, stages))? {
                 Some(runnable) => runnable,
                 None => continue,
@@ -160,15 +165,23 @@ fn build_node(
     ReadyController::new(controller, parts, &mut terms.node)
 }
 
+/// Builds the node-lifecycle controller, and starts the reads of the pause of deletions, which standbys show, too.
 fn build_node_lifecycle(
     settings: &Settings,
     parts: &SharedServices,
     context: Context,
-    terms: &mut ControllerTerms,
+    (terms, stages): (&mut ControllerTerms, &mut Stages),
 ) -> Result<ReadyController, Error> {
+    let host = hostname().unwrap_or_else(|| "unknown-host".to_owned());
+    let client = parts.api_server.clients.auxiliary.clone();
+    let lease = DeletionLease::new(client, settings.lease_namespace());
+    let recorder = parts.events.for_component("cloud-node-lifecycle-controller");
+    let pauses = Arc::new(PauseMonitor::new(lease, recorder, context.leadership.clone(), &host));
+    stages.spawn_until_stop(ShutdownStage::Services, "deletion-pause", Arc::clone(&pauses).run());
+    terms.deletion_pauses = Some(Arc::clone(&pauses));
     let settings = settings.node_lifecycle.clone();
     tracing::info!("{}", deletion_mode(&settings.deletion));
-    let controller = node_lifecycle::controller(context, parts.caches.nodes.clone(), settings)?;
+    let controller = node_lifecycle::controller(context, parts.caches.nodes.clone(), pauses, settings)?;
     ReadyController::new(controller, parts, &mut terms.lifecycle)
 }
 

@@ -1,7 +1,8 @@
 //! Answers the commands that ask this process over the local socket. Answers come from snapshots and do not wait for
-//! controllers, the API server, vCenter or NSX, except those of `check`, which calls with limits.
+//! controllers, the API server, vCenter or NSX, except those of `check` and `deletions`, which call with limits.
 
 mod check;
+mod deletions;
 mod explain;
 pub mod protocol;
 mod status;
@@ -113,6 +114,10 @@ impl Inquiries {
                 check::answer(self, &check::CheckOptions { node, vcenter, is_deep, is_preflight }).await
             }
             Question::Explain { subject, name } => explain::answer(self, subject, &name),
+            Question::Deletions(request) => match deletions::answer(self, request).await {
+                Ok(answer) => answer,
+                Err(reason) => return protocol::encode(Err(reason), &BTreeSet::new()),
+            },
         };
         let users = if masks_users { self.vsphere.users() } else { BTreeSet::new() };
         protocol::encode(Ok(answer), &users)

@@ -194,7 +194,8 @@ async fn start_parts(
 fn needs_nsx(question: &Question) -> bool {
     match question {
         Question::Status { .. } | Question::Check { .. } => true,
-        Question::Explain { .. } => false,
+        // Only a running process changes deletions.
+        Question::Explain { .. } | Question::Deletions(_) => false,
     }
 }
 

@@ -1,6 +1,8 @@
 //! Pure: the reports that commands print. Each report is data (`-o json`, `-o yaml`) and lines of text.
 
 pub mod check;
+pub mod deletion_pause;
+pub mod deletions;
 pub mod explain;
 pub mod status;
 pub mod text;

@@ -72,6 +72,14 @@ pub struct Settings {
     pub standby: Standby,
 }
 
+impl Settings {
+    /// Returns the namespace of the Leases that are not those of the election: that of the election's Lease, so that no
+    /// permission in another namespace is needed, and `kube-system` without an election.
+    pub fn lease_namespace(&self) -> &str {
+        self.election.as_ref().map_or("kube-system", |_| self.lease.namespace.as_str())
+    }
+}
+
 /// Converts the flags into settings, and reads and checks the files that the flags name.
 ///
 /// # Errors

@@ -5,6 +5,7 @@ mod arguments;
 mod check;
 mod completion;
 mod config_lint;
+mod deletions;
 mod explain;
 mod output;
 mod process_client;
@@ -31,6 +32,7 @@ const SUBCOMMANDS: &[(&str, Subcommand)] = &[
     ("check", check::run),
     ("completion", completion::run),
     ("config-lint", config_lint::run),
+    ("deletions", deletions::run),
     ("explain", explain::run),
     ("status", status::run),
 ];

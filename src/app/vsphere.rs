@@ -191,10 +191,10 @@ impl VsphereInquiry {
 }
 
 /// Returns the login throttle. Its records are stored in the namespace of the election's Lease, so that no permission
-/// in another namespace is needed. Without an election, the namespace is `kube-system`.
+/// in another namespace is needed.
 fn ledger(settings: &Settings, parts: &SharedServices) -> Ledger {
-    let namespace = settings.election.as_ref().map_or("kube-system", |_| settings.lease.namespace.as_str());
-    let ledger = Ledger::new(LeaseStore::new(parts.api_server.clients.auxiliary.clone(), namespace));
+    let client = parts.api_server.clients.auxiliary.clone();
+    let ledger = Ledger::new(LeaseStore::new(client, settings.lease_namespace()));
     // The observer may run in the Pod of a daemon. It replaces no process there, so it does not name the Pod: claims in
     // flight of the daemon and of the observer count for both.
     match hostname().filter(|_| !parts.is_observer) {

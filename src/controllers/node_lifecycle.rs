@@ -6,8 +6,11 @@
 
 pub mod apply;
 pub mod candidacy;
+pub mod deletion_history;
+pub mod deletion_pause;
 pub mod deletion_policy;
 mod metrics;
+pub mod pause_monitor;
 pub mod plan;
 pub mod reason;
 pub mod recent_deletions;
@@ -29,8 +32,9 @@ use crate::kubernetes::call::CallError;
 use crate::kubernetes::stores::Nodes;
 use crate::runtime::tasks::PanicError;
 use metrics::NodeLifecycleMetrics;
+use pause_monitor::PauseMonitor;
 use recent_deletions::{NodeDeletion, RecentDeletions};
-pub use reconciler::{DeletionFacts, NodeDeletionFacts, NodeLifecycleReconciler};
+pub use reconciler::{AllowanceError, DeletionFacts, NodeDeletionFacts, NodeLifecycleReconciler};
 use reconciler::{LifecycleOutcome, LifecycleState};
 
 const WORKERS: usize = 8;
@@ -100,10 +104,11 @@ pub struct LifecycleStatus {
     pub last_deletion: Option<NodeDeletion>,
 }
 
-/// Creates the controller. Fails if the provider has no instances.
+/// Creates the controller, which reads `pauses` right before each deletion. Fails if the provider has no instances.
 pub fn controller(
     context: Context,
     nodes: Nodes,
+    pauses: Arc<PauseMonitor>,
     settings: LifecycleSettings,
 ) -> Result<Controller<NodeLifecycleReconciler>, UnsupportedController> {
     let instances = BoundedInstances::of(context.provider)?;
@@ -113,7 +118,7 @@ pub fn controller(
         workers: WORKERS,
         // Without a refresh, a taint could be based on an outdated power state.
         instances: Some(instances.clone()),
-        metrics: vec![Box::new(metrics.clone())],
+        metrics: vec![Box::new(metrics.clone()), Box::new(pauses.metric())],
         ..Spec::new("cloud-node-lifecycle", context.leadership, settings.period, vec![Arc::new(nodes.clone())])
     };
     let (api, recorder) = (Api::all(context.write), context.recorder.for_component("cloud-node-lifecycle-controller"));
@@ -131,6 +136,7 @@ pub fn controller(
             settings: settings.clone(),
             reasons: Arc::clone(&reasons),
             deletions: Arc::clone(&deletions),
+            pauses: Arc::clone(&pauses),
             metrics: metrics.clone(),
             state: Mutex::new(LifecycleState::new(&settings)),
         };

@@ -526,7 +526,8 @@ impl ClusterEvents for LeaseEvents {
     }
 }
 
-fn reference(namespace: &str, name: &str, uid: Option<String>) -> ObjectReference {
+/// Returns the reference to a Lease for Events.
+pub(in crate::kubernetes) fn reference(namespace: &str, name: &str, uid: Option<String>) -> ObjectReference {
     ObjectReference {
         api_version: Some("coordination.k8s.io/v1".to_owned()),
         kind: Some("Lease".to_owned()),

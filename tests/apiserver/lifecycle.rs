@@ -5,4 +5,5 @@ mod changes;
 mod harness;
 pub mod in_memory;
 mod out_of_service;
+mod pause;
 mod vectors;

@@ -3,6 +3,7 @@
 mod check;
 mod deletion;
 mod detached;
+mod deletions;
 mod node;
 mod route;
 mod screen;

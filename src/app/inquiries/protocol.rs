@@ -1,6 +1,7 @@
 //! Requests and answers on the local socket. The protocol is private to one version of the program.
 
 use crate::app::reports::check::CheckReport;
+use crate::app::reports::deletions::DeletionsReport;
 use crate::app::reports::explain::ExplainReport;
 use crate::app::reports::status::StatusReport;
 use crate::kubernetes::client::COMMIT;
@@ -72,6 +73,36 @@ pub enum Question {
         /// Whether the checks of a running daemon do not apply, because nothing is installed yet.
         is_preflight: bool,
     },
+    /// The deletion of Nodes.
+    Deletions(DeletionsRequest),
+}
+
+/// A request about the deletion of Nodes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DeletionsRequest {
+    /// Show the Nodes that wait, the limit and the pause.
+    List,
+    /// Pause deletions, in place of an earlier pause.
+    Pause {
+        /// Length of the pause.
+        seconds: u64,
+        /// The operator's cause.
+        cause: String,
+    },
+    /// End the pause.
+    Resume,
+    /// Show the rules and the proof about one Node.
+    Proof {
+        /// Name of the Node.
+        node: String,
+    },
+    /// Allow the deletion of one Node.
+    Allow {
+        /// Name of the Node.
+        node: String,
+        /// UID of the Node whose proof was shown.
+        uid: String,
+    },
 }
 
 /// Kind of the subject of [`Question::Explain`].
@@ -130,6 +161,8 @@ pub enum Answer {
     Explain(Box<ExplainReport>),
     /// To [`Question::Check`].
     Check(Box<CheckReport>),
+    /// To [`Question::Deletions`].
+    Deletions(Box<DeletionsReport>),
     /// The process does not know the subject of [`Question::Explain`], or the selection of [`Question::Status`] or
     /// [`Question::Check`].
     NotFound {
@@ -167,12 +200,15 @@ pub fn parse(bytes: &[u8]) -> Result<Request, String> {
         ));
     }
     let request: Request = serde_json::from_value(fields).map_err(|error| unreadable(&error))?;
-    match &request.question {
-        Question::Explain { name, .. } if name.len() > MAX_NAME => {
-            Err(format!("the name has {} bytes, at most {MAX_NAME} are allowed", name.len()))
-        }
-        _ => Ok(request),
+    let name = match &request.question {
+        Question::Explain { name, .. } => name,
+        Question::Deletions(DeletionsRequest::Proof { node } | DeletionsRequest::Allow { node, .. }) => node,
+        _ => return Ok(request),
+    };
+    if name.len() > MAX_NAME {
+        return Err(format!("the name has {} bytes, at most {MAX_NAME} are allowed", name.len()));
     }
+    Ok(request)
 }
 
 fn unreadable(error: &serde_json::Error) -> String {

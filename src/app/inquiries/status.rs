@@ -4,6 +4,7 @@ use super::explain::not_found;
 use super::protocol::{Answer, version};
 use super::{Inquiries, whole};
 use crate::app::controllers::ControllerSource;
+use crate::app::reports::deletion_pause::DeletionPauseStatus;
 use crate::app::reports::status::{
     BalancerCounts, ConfigurationStatus, ControllerStatus, DeletedNodeStatus, DeletionStatus, ElectionStatus,
     HeldObject, NodeCounts, NsxStatus, PauseStatus, RouteCounts, StatusNote, StatusReport, VcenterStatus,
@@ -12,6 +13,9 @@ use crate::app::reports::status::{
 use crate::cloud::Reason;
 use crate::controllers::BlockedObject;
 use crate::controllers::node::NodeReconciler;
+use crate::controllers::node_lifecycle::deletion_history::PastDeletion;
+use crate::controllers::node_lifecycle::deletion_pause::DeletionPause;
+use crate::controllers::node_lifecycle::pause_monitor::{PauseMonitor, PauseReport};
 use crate::controllers::node_lifecycle::recent_deletions::NodeDeletion;
 use crate::controllers::node_lifecycle::{DeletionMode, LifecycleStatus, reason};
 use crate::providers::vsphere::VcenterReport;
@@ -55,22 +59,13 @@ pub(super) fn selected(process: &Inquiries, vcenter: Option<&str>, node: Option<
 
 fn report(process: &Inquiries, node: Option<&str>) -> StatusReport {
     let configuration = process.vsphere.configuration();
-    let election = process.lease.as_ref().map(|lease| {
-        let status = lease.status();
-        ElectionStatus {
-            namespace: lease.namespace.clone(),
-            name: lease.name.clone(),
-            holder: status.holder,
-            since: status.acquired.map(whole),
-        }
-    });
     StatusReport {
         version: version(),
         time: whole(Timestamp::now()),
         host: process.host.clone(),
         leads: process.leadership.is_leader(),
         is_detached: process.detached.is_some(),
-        election,
+        election: election(process),
         controllers: controllers(process),
         configuration: ConfigurationStatus { read: whole(configuration.read), ..configuration },
         vcenters: process.vsphere.vcenter_reports().into_iter().map(vcenter).collect(),
@@ -81,9 +76,22 @@ fn report(process: &Inquiries, node: Option<&str>) -> StatusReport {
             .lifecycle
             .as_ref()
             .and_then(|term| term.get())
-            .map(|term| deletion(term.status(), node)),
+            .map(|term| deletion(process, term.status(), node)),
+        deletion_pause: process.terms.deletion_pauses.as_deref().map(deletion_pause),
         notes: notes(process),
     }
+}
+
+/// Returns the election of the leader; `None` without an election.
+pub(super) fn election(process: &Inquiries) -> Option<ElectionStatus> {
+    let lease = process.lease.as_ref()?;
+    let status = lease.status();
+    Some(ElectionStatus {
+        namespace: lease.namespace.clone(),
+        name: lease.name.clone(),
+        holder: status.holder,
+        since: status.acquired.map(whole),
+    })
 }
 
 fn controllers(process: &Inquiries) -> Vec<ControllerStatus> {
@@ -170,13 +178,28 @@ pub(super) fn mode_of(mode: &DeletionMode) -> &'static str {
     }
 }
 
-fn deletion(status: LifecycleStatus, node: Option<&str>) -> DeletionStatus {
-    let last = |deletion: NodeDeletion| DeletedNodeStatus {
-        name: deletion.node,
-        uid: deletion.uid,
-        time: whole(deletion.proof_began),
-        proof: deletion.proof.to_string(),
+/// Returns the pause of deletions.
+pub(super) fn deletion_pause(pauses: &PauseMonitor) -> DeletionPauseStatus {
+    let PauseReport { pause, is_known, failure } = pauses.report();
+    let mut status = DeletionPauseStatus {
+        namespace: pauses.namespace().to_owned(),
+        is_paused: is_known.then_some(pause.is_some()),
+        failure,
+        ..DeletionPauseStatus::default()
     };
+    match pause {
+        Some(DeletionPause::Until { until, cause }) => {
+            status.until = Some(until);
+            status.cause = cause;
+        }
+        Some(DeletionPause::Unreadable { fault }) => status.message = Some(fault),
+        None => {}
+    }
+    status
+}
+
+/// Returns the state of deletions, or only that of one Node.
+pub(super) fn deletion(process: &Inquiries, status: LifecycleStatus, node: Option<&str>) -> DeletionStatus {
     let mut pending = held(status.blocked, reason::is_expected);
     pending.retain(|held| node.is_none_or(|node| held.name == node));
     DeletionStatus {
@@ -186,8 +209,29 @@ fn deletion(status: LifecycleStatus, node: Option<&str>) -> DeletionStatus {
         is_mass_held: status.is_mass_held,
         unanswered: status.unanswered,
         pending,
-        last: status.last_deletion.map(last),
+        last: last_deletion(process, status.last_deletion),
     }
+}
+
+/// Returns the last deletion: the one by this process, or a later one on the Lease.
+fn last_deletion(process: &Inquiries, own: Option<NodeDeletion>) -> Option<DeletedNodeStatus> {
+    let own = own.map(|deletion| DeletedNodeStatus {
+        name: deletion.node,
+        uid: deletion.uid,
+        time: whole(deletion.proof_began),
+        proof: deletion.proof.to_string(),
+        replica: process.host.clone(),
+    });
+    let past = process.terms.deletion_pauses.as_ref().map(|pauses| pauses.past_deletions()).unwrap_or_default();
+    let of_lease = |deletion: PastDeletion| DeletedNodeStatus {
+        name: deletion.node,
+        uid: deletion.uid,
+        time: whole(deletion.time),
+        proof: deletion.proof,
+        replica: deletion.replica,
+    };
+    // Of the same deletion in both places, the one of this process is last.
+    past.into_iter().map(of_lease).chain(own).max_by_key(|deletion| deletion.time)
 }
 
 /// Returns the failed checks, the remarks of the other checks, and the parts of the configuration that are turned off.

@@ -1,5 +1,6 @@
 //! Pure: the report of `status`, one screen about one process.
 
+use super::deletion_pause::DeletionPauseStatus;
 use super::text::{count, duration};
 use super::{Emphasis, Line, Verdict};
 use jiff::Timestamp;
@@ -36,6 +37,8 @@ pub struct StatusReport {
     pub nodes: Option<NodeCounts>,
     /// The deletion of Nodes; `None` if this process does not run the node-lifecycle controller now.
     pub deletion: Option<DeletionStatus>,
+    /// The pause of deletions; `None` if the node-lifecycle controller is off in this process.
+    pub deletion_pause: Option<DeletionPauseStatus>,
     /// What else is not as it should be, or is worth knowing.
     pub notes: Vec<StatusNote>,
 }
@@ -236,11 +239,11 @@ pub struct DeletionStatus {
     pub unanswered: usize,
     /// Nodes that are not deleted, or not taken out of service, for a reason.
     pub pending: Vec<HeldObject>,
-    /// The last deletion by this process.
+    /// The last deletion, by any replica.
     pub last: Option<DeletedNodeStatus>,
 }
 
-/// A Node that this process deleted.
+/// A Node that a replica deleted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DeletedNodeStatus {
@@ -252,6 +255,8 @@ pub struct DeletedNodeStatus {
     pub time: Timestamp,
     /// The proof.
     pub proof: String,
+    /// Host of the replica.
+    pub replica: String,
 }
 
 /// A remark.
@@ -318,6 +323,9 @@ impl StatusReport {
         }
         if let Some(deletion) = &self.deletion {
             lines.extend(deletion.lines());
+        }
+        if let Some(pause) = &self.deletion_pause {
+            lines.extend(pause.lines(self.time));
         }
         lines.extend(self.login_lines());
         lines.extend(self.controllers.iter().filter(|_| !self.is_standby()).flat_map(ControllerStatus::lines));

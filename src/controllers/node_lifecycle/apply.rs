@@ -5,9 +5,10 @@ use kube::Api;
 use kube::api::{DeleteParams, Preconditions};
 use serde_json::{Value, json};
 
+use super::pause_monitor::DeletionWindow;
 use super::plan::{ANNOTATION_OUT_OF_SERVICE, Change, taints_after};
 use crate::cloud::node;
-use crate::kubernetes::call::{CALL_LIMIT, CallError, limited};
+use crate::kubernetes::call::CallError;
 use crate::kubernetes::patch::{patch, preconditions};
 
 /// Performs `changes` in one patch. `time` (RFC 3339) is the value of the out-of-service annotation.
@@ -17,13 +18,14 @@ pub async fn write_taints(nodes: &Api<Node>, node: &Node, changes: &[Change], ti
     patch(&what, nodes, name, body(node, changes, time)).await.map(drop)
 }
 
-/// Deletes only this version of the Node, with UID and `resourceVersion` as preconditions.
-pub async fn delete(nodes: &Api<Node>, node: &Node) -> Result<(), CallError> {
+/// Deletes only this version of the Node, with UID and `resourceVersion` as preconditions, and only within the window
+/// after the read that told whether deletions pause.
+pub async fn delete(nodes: &Api<Node>, node: &Node, window: &DeletionWindow) -> Result<(), CallError> {
     let name = node::name(node);
     let preconditions =
         Preconditions { uid: node.metadata.uid.clone(), resource_version: node.metadata.resource_version.clone() };
     let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-    limited(&format!("delete node {name}"), CALL_LIMIT, nodes.delete(name, &parameters)).await.map(drop)
+    window.limited(&format!("delete node {name}"), nodes.delete(name, &parameters)).await.map(drop)
 }
 
 /// Returns the strategic merge patch, with the whole list of taints because the list is atomic.

@@ -20,6 +20,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::deletion_pause::DeletionPause;
 use super::{DeletionMode, LifecycleSettings, Limit};
 use crate::cloud::Reason;
 use allowance::{Allowance, Bounds};
@@ -49,6 +50,8 @@ pub struct DeletionPolicy {
     ended: BTreeMap<Reason, ReasonEnd>,
     allowance: Allowance,
     mass_hold: Option<MassHold>,
+    /// The pause that an operator has ordered, as last observed.
+    pause: Option<DeletionPause>,
     recently_deleted: Vec<DeletedNode>,
     permits: u64,
 }
@@ -136,6 +139,7 @@ impl DeletionPolicy {
             ended: BTreeMap::new(),
             allowance: Allowance::new(at),
             mass_hold: None,
+            pause: None,
             recently_deleted: Vec::new(),
             permits: 0,
         }
@@ -169,6 +173,12 @@ impl DeletionPolicy {
             Some(_) => self.nodes.change(name, |record| record.update(facts)),
             None => self.nodes.put(name, NodeRecord::new(facts)),
         }
+    }
+
+    /// Records whether an operator has paused deletions. Right before a deletion, the caller records the result of a live
+    /// read, and then calls [`DeletionPolicy::is_still_permitted`] without another record in between.
+    pub fn observe_pause(&mut self, pause: Option<DeletionPause>) {
+        self.pause = pause;
     }
 
     /// Decides about the deletion of a Node, and keeps the decision with its inputs in the record of the Node.
@@ -299,6 +309,10 @@ impl DeletionPolicy {
         }
         match rule {
             DeletionRule::Mode => self.check_mode(),
+            DeletionRule::Pause => match &self.pause {
+                Some(pause) => Err(HoldReason::Paused(pause.clone())),
+                None => Ok(()),
+            },
             DeletionRule::DryRun if known.is_dry_run_reported => Err(HoldReason::DryRun),
             DeletionRule::DryRun => Ok(()),
             DeletionRule::Refusal => match known.retry.not_before(at) {

@@ -4,10 +4,10 @@ pub use crate::controllers::reason::*;
 
 use crate::cloud::reason::reasons;
 
-/// Whether a Node that this reason blocks is as it should be: the grace period runs, or a setting keeps the Node. The
-/// alert `VsphereCcmDeletionsHeld` does not count the settings either.
+/// Whether a Node that this reason blocks is as it should be: the grace period runs, an operator has paused deletions,
+/// or a setting keeps the Node. The alert `VsphereCcmDeletionsHeld` does not count the pause and the settings either.
 pub fn is_expected(reason: crate::cloud::Reason) -> bool {
-    [DeletionGracePeriod, DeletionDryRun, DeletionOff].contains(&reason)
+    [DeletionGracePeriod, DeletionPaused, DeletionDryRun, DeletionOff].contains(&reason)
 }
 
 reasons! {
@@ -19,6 +19,8 @@ reasons! {
     DeletionMassHold,
     /// Not deleted: a majority of the control plane would be lost.
     DeletionControlPlaneMajority,
+    /// Not deleted: an operator has paused deletions.
+    DeletionPaused,
     /// Not deleted: `--node-deletion=dry-run`.
     DeletionDryRun,
     /// Not deleted: `--node-deletion=off`, or `SKIP_NODE_DELETION`.

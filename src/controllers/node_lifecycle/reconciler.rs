@@ -1,5 +1,6 @@
 //! Reconciles one Node: queries its VM, deletes the Node if permitted, and updates its taints.
 
+mod allowance;
 mod deletion;
 mod explanation;
 mod taints;
@@ -15,6 +16,7 @@ use parking_lot::Mutex;
 use super::candidacy::{self, Candidacy};
 use super::deletion_policy::{DeletionPolicy, DeletionVerdict, Facts, HoldReason};
 use super::metrics::NodeLifecycleMetrics;
+use super::pause_monitor::PauseMonitor;
 use super::plan::{self, Change};
 use super::recent_deletions::{NodeDeletion, RecentDeletions};
 use super::retries::Retries;
@@ -32,6 +34,7 @@ use crate::kubernetes::call::CallError;
 use crate::kubernetes::events::{EventType, Recorder};
 use crate::kubernetes::stores::Nodes;
 use crate::runtime::tasks::PanicError;
+pub use allowance::AllowanceError;
 pub use explanation::{DeletionFacts, NodeDeletionFacts};
 
 /// Pause before the provider is queried again after an event has outdated its answer.
@@ -55,6 +58,8 @@ pub struct NodeLifecycleReconciler {
     pub(super) reasons: Arc<ReasonTracker>,
     /// Outlasts the term.
     pub(super) deletions: Arc<RecentDeletions>,
+    /// Shared with the other replicas. Outlasts the term.
+    pub(super) pauses: Arc<PauseMonitor>,
     pub(super) metrics: NodeLifecycleMetrics,
     pub(super) state: Mutex<LifecycleState>,
 }
@@ -307,7 +312,9 @@ impl NodeLifecycleReconciler {
 
     /// Decides about the deletion of a Node, and logs the decision with its inputs.
     fn decide(&self, name: &str) -> DeletionVerdict {
+        let pause = self.pauses.pause();
         let mut state = self.state.lock();
+        state.policy.observe_pause(pause);
         let verdict = state.policy.verdict(name, now());
         let decision = state.policy.last_decision(name).cloned();
         drop(state);

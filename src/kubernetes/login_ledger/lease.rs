@@ -3,19 +3,16 @@
 use std::collections::BTreeSet;
 
 use async_trait::async_trait;
-use http::header::DATE;
-use http::{HeaderMap, StatusCode};
-use jiff::fmt::rfc2822;
+use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
-use kube::api::{GetParams, ObjectMeta, PostParams, Request};
-use kube::client::Body;
-use kube::core::Status;
+use kube::api::{ObjectMeta, PostParams};
 use kube::{Api, Client};
 use tokio::time::Duration;
 
 use super::{LedgerStore, StoreError, StoreReading, StoredText};
 use crate::base::error_chain::chain;
 use crate::kubernetes::call::{CallError, limited};
+use crate::kubernetes::dated_lease;
 
 const ANNOTATION: &str = "vsphere-ccm.dev/logins";
 /// Label of all Leases with login records, for example to delete them.
@@ -35,42 +32,18 @@ impl LeaseStore {
     pub fn new(client: Client, namespace: &str) -> Self {
         Self { api: Api::namespaced(client, namespace) }
     }
-
-    /// Returns the Lease, if it exists, and the answer's `Date`, even for a 404. [`Api::get_opt`] exposes no headers.
-    async fn fetch(&self, name: &str) -> kube::Result<(Option<Lease>, Option<i64>)> {
-        let request = Request::new(self.api.resource_url());
-        let request = request.get(name, &GetParams::default()).map_err(kube::Error::BuildRequest)?;
-        let response = self.api.clone().into_client().send(request.map(Body::from)).await?;
-        let (status, date) = (response.status(), date(response.headers()));
-        let body = response.into_body().collect_bytes().await?;
-        if status == StatusCode::NOT_FOUND {
-            return Ok((None, date));
-        }
-        if !status.is_success() {
-            let plain = || Status::failure(&status.to_string(), "Unknown").with_code(status.as_u16());
-            let refused = serde_json::from_slice(&body).unwrap_or_else(|_| plain());
-            return Err(kube::Error::Api(refused.boxed()));
-        }
-        Ok((Some(serde_json::from_slice(&body).map_err(kube::Error::SerdeError)?), date))
-    }
-}
-
-/// Returns the `Date` of an answer, in seconds since 1970.
-fn date(headers: &HeaderMap) -> Option<i64> {
-    let text = headers.get(DATE)?.to_str().ok()?;
-    rfc2822::parse(text).ok().map(|time| time.timestamp().as_second())
 }
 
 #[async_trait]
 impl LedgerStore for LeaseStore {
     async fn read(&self, name: &str) -> Result<StoreReading, StoreError> {
-        let answer = limited(&format!("get lease {name}"), CALL_LIMIT, self.fetch(name)).await;
-        let (lease, server_time) = answer.map_err(|error| sorted(&error))?;
-        let stored = lease.map(|lease| {
+        let answer = limited(&format!("get lease {name}"), CALL_LIMIT, dated_lease::read(&self.api, name)).await;
+        let found = answer.map_err(|error| sorted(&error))?;
+        let stored = found.lease.map(|lease| {
             let text = lease.metadata.annotations.unwrap_or_default().remove(ANNOTATION).unwrap_or_default();
             StoredText { text, version: lease.metadata.resource_version.unwrap_or_default() }
         });
-        Ok(StoreReading { stored, server_time })
+        Ok(StoreReading { stored, server_time: found.server_time.map(Timestamp::as_second) })
     }
 
     fn delete_command(&self, names: &BTreeSet<String>) -> Option<String> {
@@ -134,15 +107,5 @@ mod tests {
         assert_eq!(command(2), "kubectl -n ns delete lease --ignore-not-found lease-1 lease-2");
         assert_eq!(command(4), "kubectl -n ns delete lease --ignore-not-found lease-1 lease-2 lease-3 lease-4");
         assert_eq!(command(5), "kubectl -n ns delete lease -l vsphere-ccm.dev/lease=logins");
-    }
-
-    #[test]
-    fn the_date_of_an_answer_is_read_and_another_one_is_none() {
-        let of = |text: &'static str| date(&[(DATE, text.parse().unwrap())].into_iter().collect());
-        assert_eq!(of("Sun, 22 Nov 2026 22:30:00 GMT"), Some(1_795_386_600));
-        for text in ["", "now", "Sun, 22 Nov", "22.11.2026 22:30:00"] {
-            assert_eq!(of(text), None, "{text}");
-        }
-        assert_eq!(date(&HeaderMap::new()), None);
     }
 }

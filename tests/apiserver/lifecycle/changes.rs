@@ -17,7 +17,8 @@ use super::harness::{Form, Run, Start, instance, settings, several_passes};
 /// Longer than any test.
 const NEVER: Duration = Duration::from_secs(3600);
 
-fn lose(cloud: &Memory, form: &Form) {
+/// Destroys the machine of this node.
+pub fn lose(cloud: &Memory, form: &Form) {
     cloud.put(instance(form, &form.provider_id));
     assert!(cloud.remove(&form.provider_id));
 }
@@ -72,6 +73,7 @@ async fn a_refused_deletion_is_told_and_tried_again() {
         json!([
             {"apiGroups": [""], "resources": ["nodes"], "verbs": verbs},
             {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]},
+            {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get"]},
         ])
     };
     let reads = rules(&["get", "list", "watch", "patch"]);

@@ -2,8 +2,10 @@
 
 use ccm::cloud::{CloudProvider, InstanceMetadata};
 use ccm::controllers::Context;
+use ccm::controllers::node_lifecycle::pause_monitor::PauseMonitor;
 use ccm::controllers::node_lifecycle::{self, DeletionMode, LifecycleSettings, Limit};
 use ccm::kubernetes::client::{self, Clients, Identity, purpose};
+use ccm::kubernetes::deletion_lease::DeletionLease;
 use ccm::kubernetes::events::recorder;
 use ccm::kubernetes::leadership::Leadership;
 use ccm::kubernetes::stores::watch_nodes;
@@ -118,6 +120,7 @@ pub struct Run {
     /// Client with the rights of an administrator.
     pub client: Client,
     pub group: String,
+    pub pauses: Arc<PauseMonitor>,
     metrics: Metrics,
     _tasks: Tasks,
 }
@@ -131,11 +134,20 @@ pub struct Start {
     pub group: Option<String>,
     /// Kubeconfig of the controller. The default is an administrator's.
     pub kubeconfig: Option<PathBuf>,
+    /// Namespace of the Lease about the pause of deletions. A test that pauses them has one of its own.
+    pub lease_namespace: String,
 }
 
 impl Start {
     pub fn of(provider: impl CloudProvider + 'static, settings: LifecycleSettings) -> Self {
-        Self { provider: Arc::new(provider), settings, leadership: Leadership::always(), group: None, kubeconfig: None }
+        Self {
+            provider: Arc::new(provider),
+            settings,
+            leadership: Leadership::always(),
+            group: None,
+            kubeconfig: None,
+            lease_namespace: "kube-system".to_owned(),
+        }
     }
 }
 
@@ -155,14 +167,17 @@ impl Run {
         let (nodes, watch) = watch_nodes(clients.watch.clone(), Some(format!("{GROUP}={group}")));
         let (recorder, writer) = recorder(clients.auxiliary.clone(), "test");
         let context = Context { write, recorder, provider: start.provider, leadership: start.leadership };
-        let mut controller = node_lifecycle::controller(context, nodes, start.settings).unwrap();
+        let lease = DeletionLease::new(clients.auxiliary.clone(), &start.lease_namespace);
+        let pauses = Arc::new(PauseMonitor::new(lease, context.recorder.clone(), context.leadership.clone(), "host"));
+        let mut controller = node_lifecycle::controller(context, nodes, Arc::clone(&pauses), start.settings).unwrap();
         let metrics = Metrics::new().unwrap();
         controller.register(metrics.registry()).unwrap();
         let mut tasks = Tasks::default();
         tasks.spawn("watch", watch);
         tasks.spawn("events", writer.run(CancellationToken::new()));
         tasks.spawn("lifecycle", controller.run(CancellationToken::new()));
-        Self { client: server.client().await, group, metrics, _tasks: tasks }
+        tasks.spawn("pause", Arc::clone(&pauses).run());
+        Self { client: server.client().await, group, pauses, metrics, _tasks: tasks }
     }
 
     pub fn api(&self) -> Api<Node> {

@@ -4,6 +4,10 @@
 mod counting;
 mod deletion;
 mod deletion_policy;
+mod history;
+pub mod leases;
+mod pause;
+mod pause_race;
 pub mod server;
 mod taints;
 pub mod world;

@@ -16,6 +16,7 @@ use crate::cloud::node::Readiness;
 use crate::cloud::{AbsenceProof, Presence};
 use crate::controllers::driver::CurrentTerm;
 use crate::controllers::node_lifecycle::candidacy::{Candidacy, Exemption};
+use crate::controllers::node_lifecycle::deletion_history::PastDeletion;
 use crate::controllers::node_lifecycle::deletion_policy::{DeletionChecks, DeletionDecision, LastAnswer};
 use crate::controllers::node_lifecycle::plan::ANNOTATION_ALLOW_DELETION;
 use crate::controllers::node_lifecycle::recent_deletions::NodeDeletion;
@@ -27,12 +28,20 @@ use advice::HoldAdvice;
 /// # Errors
 /// The names of the Nodes that the process knows.
 pub(super) fn explain(process: &Inquiries, name: &str) -> Result<Explanation, Vec<String>> {
+    let past = past_deletion(process, name);
     let term = process.terms.lifecycle.as_ref().and_then(CurrentTerm::get);
-    let Some(term) = term else { return Ok(unknown(name)) };
-    match term.explain(name) {
-        Some(facts) => Ok(explanation(name, &facts, &AnswerTime::now())),
-        None => Err(term.known_nodes()),
+    let Some(term) = term else { return Ok(unknown(name, past.as_ref())) };
+    match (term.explain(name), past) {
+        (Some(facts), past) => Ok(explanation(name, &facts, past.as_ref(), &AnswerTime::now())),
+        (None, Some(past)) => Ok(of_past(name, &past)),
+        (None, None) => Err(term.known_nodes()),
     }
+}
+
+/// Returns the last deletion of a Node of this name by any replica, according to the Lease.
+fn past_deletion(process: &Inquiries, name: &str) -> Option<PastDeletion> {
+    let past = process.terms.deletion_pauses.as_ref()?.past_deletions();
+    past.into_iter().rev().find(|deletion| deletion.node == name)
 }
 
 fn subject(name: &str) -> String {
@@ -40,17 +49,44 @@ fn subject(name: &str) -> String {
 }
 
 /// Only the leader decides about deletions.
-fn unknown(name: &str) -> Explanation {
+fn unknown(name: &str, past: Option<&PastDeletion>) -> Explanation {
     let summary = "not known: cloud-node-lifecycle-controller has no term of leadership in this process".to_owned();
-    Explanation { subject: subject(name), summary, state: SubjectState::Unknown, sections: Vec::new() }
+    Explanation { subject: subject(name), summary, state: SubjectState::Unknown, sections: past.map(past_section).into_iter().collect() }
 }
 
-fn explanation(name: &str, facts: &DeletionFacts, time: &AnswerTime) -> Explanation {
-    match (&facts.node, &facts.deletion) {
-        (Some(node), earlier) => of_node(name, node, earlier.as_ref(), time),
-        (None, Some(deletion)) => of_deleted(name, deletion),
-        (None, None) => unknown(name),
+fn explanation(
+    name: &str,
+    facts: &DeletionFacts,
+    past: Option<&PastDeletion>,
+    time: &AnswerTime,
+) -> Explanation {
+    let of_this_process = facts.deletion.as_ref();
+    match &facts.node {
+        Some(node) => {
+            let mut explanation = of_node(name, node, of_this_process, time);
+            // The record of this process has more than that on the Lease.
+            explanation.sections.extend(past.filter(|_| of_this_process.is_none()).map(past_section));
+            explanation
+        }
+        None => of_this_process.map_or_else(|| unknown(name, past), |deletion| of_deleted(name, deletion)),
     }
+}
+
+/// Explains a Node that another replica, or an earlier process, has deleted.
+fn of_past(name: &str, past: &PastDeletion) -> Explanation {
+    let summary = format!("deleted by the replica on {} at {}", clipped(&past.replica), whole(past.time));
+    let state = SubjectState::Settled;
+    Explanation { subject: subject(name), summary, state, sections: vec![past_section(past)] }
+}
+
+/// Returns what the Lease has about a deletion.
+fn past_section(past: &PastDeletion) -> Section {
+    let mut section = Section::new("Last deletion of a Node of this name, by any replica");
+    section.add("replica", clipped(&past.replica));
+    section.add("UID", clipped(&past.uid));
+    section.add("proof began", whole(past.time).to_string());
+    section.add("proof", past.proof.as_str());
+    section
 }
 
 /// Explains a Node that exists.

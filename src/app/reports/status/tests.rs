@@ -50,6 +50,7 @@ fn report() -> StatusReport {
         uid: "7c".to_owned(),
         time: time("2026-11-20T02:10:04Z"),
         proof: "no VM".to_owned(),
+        replica: "cp-1".to_owned(),
     };
     StatusReport {
         version: "0.1.0".to_owned(),
@@ -76,6 +77,11 @@ fn report() -> StatusReport {
             unanswered: 0,
             pending: vec![],
             last: Some(last),
+        }),
+        deletion_pause: Some(DeletionPauseStatus {
+            namespace: "kube-system".to_owned(),
+            is_paused: Some(false),
+            ..DeletionPauseStatus::default()
         }),
         notes: vec![],
     }
@@ -114,7 +120,7 @@ type Case = (&'static str, fn(&mut StatusReport), &'static str, Verdict);
 
 #[test]
 fn each_fault_is_a_line_and_a_finding() {
-    let cases: [Case; 29] = [
+    let cases: [Case; 31] = [
         (
             "a held Node",
             |report| {
@@ -246,6 +252,22 @@ fn each_fault_is_a_line_and_a_finding() {
             "many absent VMs",
             |report| report.deletion.as_mut().unwrap().is_mass_held = true,
             "deletion: deletions pause, because many VMs are absent at the same time",
+            Verdict::Findings,
+        ),
+        (
+            "a pause of deletions",
+            |report| {
+                let pause = report.deletion_pause.as_mut().unwrap();
+                (pause.is_paused, pause.until) = (Some(true), Some(time("2026-11-24T07:13:21Z")));
+                pause.cause = Some("vCenter upgrade".to_owned());
+            },
+            "deletions are paused until 2026-11-24T07:13:21Z, for 4 h: vCenter upgrade",
+            Verdict::Ok,
+        ),
+        (
+            "a pause that cannot be read",
+            |report| report.deletion_pause.as_mut().unwrap().message = Some("an annotation is odd".to_owned()),
+            "deletions are paused, because an annotation is odd",
             Verdict::Findings,
         ),
         (

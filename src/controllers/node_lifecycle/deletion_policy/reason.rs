@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::cloud::Reason;
+use crate::controllers::node_lifecycle::deletion_pause::DeletionPause;
 use crate::controllers::node_lifecycle::reason;
 
 /// The reason why a Node is not deleted now.
@@ -54,6 +55,8 @@ pub enum HoldReason {
     },
     /// `--node-deletion=dry-run` has reported the deletion.
     DryRun,
+    /// An operator has paused deletions.
+    Paused(DeletionPause),
     /// Deletion is off.
     Off {
         /// The flag or variable that turns deletion off.
@@ -71,6 +74,7 @@ impl HoldReason {
             HoldReason::Limit { .. } => reason::DeletionLimitReached,
             HoldReason::Refused { .. } => reason::DeletionRefused,
             HoldReason::DryRun => reason::DeletionDryRun,
+            HoldReason::Paused(_) => reason::DeletionPaused,
             HoldReason::Off { .. } => reason::DeletionOff,
         }
     }
@@ -85,6 +89,8 @@ impl HoldReason {
             HoldReason::Counting { .. }
             | HoldReason::ControlPlane { .. }
             | HoldReason::DryRun
+            // The end of a pause is a time of the API server's clock.
+            | HoldReason::Paused(_)
             | HoldReason::Off { .. } => None,
         }
     }
@@ -122,6 +128,12 @@ impl HoldReason {
                 format!("the API server refused the deletion{}", at("; the next attempt is at "))
             }
             HoldReason::DryRun => "--node-deletion=dry-run; otherwise the Node would be deleted now".to_owned(),
+            HoldReason::Paused(pause @ DeletionPause::Until { .. }) => {
+                format!("deletions are paused {pause}; the command `deletions resume` ends the pause")
+            }
+            HoldReason::Paused(pause @ DeletionPause::Unreadable { .. }) => {
+                format!("deletions are paused, because {pause}; the command `deletions resume` removes the annotations")
+            }
             HoldReason::Off { reason: because } => format!("deletion is off: {because}"),
         }
     }
@@ -170,6 +182,21 @@ mod tests {
                 "the API server refused the deletion; the next attempt is at 2026-11-22T03:14:20Z",
             ),
             (HoldReason::DryRun, None, "--node-deletion=dry-run; otherwise the Node would be deleted now"),
+            (
+                HoldReason::Paused(DeletionPause::Until {
+                    until: "2026-11-22T03:14:20Z".parse().unwrap(),
+                    cause: Some("vCenter upgrade".to_owned()),
+                }),
+                None,
+                "deletions are paused until 2026-11-22T03:14:20Z (vCenter upgrade); the command `deletions resume` \
+                 ends the pause",
+            ),
+            (
+                HoldReason::Paused(DeletionPause::Unreadable { fault: "the annotation is odd".to_owned() }),
+                None,
+                "deletions are paused, because the annotation is odd; the command `deletions resume` removes the \
+                 annotations",
+            ),
             (
                 HoldReason::Off { reason: "SKIP_NODE_DELETION is set" },
                 None,

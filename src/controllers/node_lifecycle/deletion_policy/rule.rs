@@ -12,6 +12,8 @@ use crate::controllers::node_lifecycle::reason;
 pub enum DeletionRule {
     /// Deletion is not off.
     Mode,
+    /// No operator has paused deletions.
+    Pause,
     /// No dry run has reported the deletion of the Node in its current state.
     DryRun,
     /// The pause after a refusal of the API server has ended.
@@ -28,11 +30,19 @@ pub enum DeletionRule {
 
 impl DeletionRule {
     /// All rules. The first one that holds the deletion is reported, and later ones are not checked.
-    pub const ALL: [Self; 7] =
-        [Self::Mode, Self::DryRun, Self::Refusal, Self::Grace, Self::ControlPlane, Self::MassHold, Self::Limit];
+    pub const ALL: [Self; 8] = [
+        Self::Mode,
+        Self::Pause,
+        Self::DryRun,
+        Self::Refusal,
+        Self::Grace,
+        Self::ControlPlane,
+        Self::MassHold,
+        Self::Limit,
+    ];
 
     /// The rules that are checked again right before the deletion, after the deletion was charged to the allowance.
-    pub(super) const REPEATED: [Self; 3] = [Self::Grace, Self::ControlPlane, Self::MassHold];
+    pub(super) const REPEATED: [Self; 4] = [Self::Pause, Self::Grace, Self::ControlPlane, Self::MassHold];
 
     /// Returns the reason that is reported while the rule holds a deletion. [`HoldReason::Counting`] is an exception:
     /// it is reported like the grace period, because it lasts only a moment.
@@ -41,6 +51,7 @@ impl DeletionRule {
     pub fn reason(self) -> Reason {
         match self {
             Self::Mode => reason::DeletionOff,
+            Self::Pause => reason::DeletionPaused,
             Self::DryRun => reason::DeletionDryRun,
             Self::Refusal => reason::DeletionRefused,
             Self::Grace => reason::DeletionGracePeriod,
@@ -54,7 +65,7 @@ impl DeletionRule {
     pub fn is_overridden_by_hand(self) -> bool {
         match self {
             Self::Grace | Self::MassHold | Self::Limit => true,
-            Self::Mode | Self::DryRun | Self::Refusal | Self::ControlPlane => false,
+            Self::Mode | Self::Pause | Self::DryRun | Self::Refusal | Self::ControlPlane => false,
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod law;
 mod memory;
+mod pause;
 
 use super::*;
 use crate::cloud::node::Readiness;

@@ -1,5 +1,5 @@
 //! Deletes one Node whose deletion is permitted. The deletion reads the Node live, proves again that the VM is absent,
-//! and deletes exactly the version that was read.
+//! reads live whether an operator has paused deletions, and deletes exactly the version that was read.
 
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use super::{LifecycleOutcome, NodeLifecycleReconciler, now};
 use crate::base::error_chain::chain;
 use crate::cloud::node;
 use crate::cloud::{AbsenceProof, Presence};
+use crate::controllers::node_lifecycle::deletion_pause::DeletionPause;
 use crate::controllers::node_lifecycle::deletion_policy::{DeletionPermit, Facts, HoldReason, PermitOutcome};
 use crate::controllers::node_lifecycle::plan;
 use crate::controllers::node_lifecycle::recent_deletions::{NodeDeletion, RecentDeletions};
@@ -30,7 +31,7 @@ enum DeletionResult {
     Told(AbsenceProof),
     /// The Node or its VM has changed since the permit.
     Changed,
-    /// The live read failed.
+    /// A live read failed: that of the Node, or that of the pause.
     Unread(CallError),
     Refused(CallError),
     /// The API server did not answer, or failed and a live read failed, too. The Node may have been deleted.
@@ -59,6 +60,7 @@ impl NodeLifecycleReconciler {
                 let NodeDeletion { uid, proof, proof_began, .. } = &*deletion;
                 let proof_began = rfc3339(*proof_began);
                 tracing::info!(node = name, uid, proof_began, "node deleted: {proof}");
+                self.pauses.add_deletion(&deletion);
                 self.deletions.record(*deletion);
                 Ok(LifecycleOutcome::default())
             }
@@ -95,11 +97,12 @@ impl NodeLifecycleReconciler {
         }
         let began = Timestamp::now();
         let Presence::Absent(proof) = self.query_provider(&live).await else { return DeletionResult::Changed };
-        if self.state.lock().policy.last_answer(node::name(&live), &self.facts(&live), now()).is_none() {
-            // An event of the VM during the query has outdated the proof.
-            return DeletionResult::Changed;
-        }
-        if !self.state.lock().policy.is_still_permitted(permit, now()) {
+        // From here to the request there is no other wait.
+        let (pause, window) = match self.pauses.read_live().await {
+            Ok(read) => read,
+            Err(error) => return DeletionResult::Unread(error),
+        };
+        if !self.is_still_permitted(&live, permit, pause) {
             return DeletionResult::Changed;
         }
         if self.settings.deletion != DeletionMode::Enforce {
@@ -120,7 +123,7 @@ impl NodeLifecycleReconciler {
             is_confirmed: true,
         });
         let mut sent = DeleteRequest { recent: &self.deletions, deletion: deletion.clone(), has_outcome: false };
-        let attempt = match apply::delete(&self.api, &live).await {
+        let attempt = match apply::delete(&self.api, &live, &window).await {
             Ok(()) => DeletionResult::Deleted(deletion),
             Err(error) if error.is_not_found() => DeletionResult::Vanished,
             Err(error) if error.is_conflict() => DeletionResult::Changed,
@@ -133,6 +136,17 @@ impl NodeLifecycleReconciler {
         };
         sent.has_outcome = !matches!(attempt, DeletionResult::Unanswered(_));
         attempt
+    }
+
+    /// Whether every rule that is checked again still holds, and the proof is valid. `pause` was read live.
+    fn is_still_permitted(&self, live: &Node, permit: &DeletionPermit, pause: Option<DeletionPause>) -> bool {
+        let facts = self.facts(live);
+        // One lock, because another worker may record an earlier reading of the pause.
+        let mut state = self.state.lock();
+        state.policy.observe_pause(pause);
+        // An event of the VM during the query or the read may have outdated the proof.
+        state.policy.last_answer(node::name(live), &facts, now()).is_some()
+            && state.policy.is_still_permitted(permit, now())
     }
 
     fn report_failure(&self, node: &Node, error: &CallError) {

@@ -58,12 +58,14 @@ impl NodeLifecycleReconciler {
         names.into_iter().collect()
     }
 
-    fn explain_node(&self, node: &Node) -> NodeDeletionFacts {
+    pub(super) fn explain_node(&self, node: &Node) -> NodeDeletionFacts {
         let name = node::name(node);
         let facts = self.facts(node);
         let exemption = candidacy::exemption(node, facts.is_own);
         let at = now();
-        let state = self.state.lock();
+        let pause = self.pauses.pause();
+        let mut state = self.state.lock();
+        state.policy.observe_pause(pause);
         let unknown_for = state.unreachable.lasting(node, at);
         let answer = state.policy.stored_answer(name, &facts);
         // The checks are about the same state of the Node as the answer.

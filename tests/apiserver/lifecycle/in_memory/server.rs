@@ -1,5 +1,6 @@
 //! An API server in memory: Nodes with their watch, Events, and failures of requests.
 
+use http::header::DATE;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
@@ -13,6 +14,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 use tower::BoxError;
+
+use super::leases::Leases;
 
 /// Interval between two bookmarks of a watch without changes, as in kube-apiserver (`cacher.go`). Without bookmarks the
 /// client treats the watch as dead, and opens it again after a pause.
@@ -67,6 +70,12 @@ pub struct State {
     meddlers: Vec<(Method, Meddler)>,
     is_watch_held: bool,
     uids: u32,
+    /// The Lease about the pause of deletions.
+    pub leases: Leases,
+    /// Source of random times that requests are under way; `None` for none.
+    pub delays: Option<fastrand::Rng>,
+    /// Times at which Nodes were deleted by requests.
+    pub deleted_at: Vec<Instant>,
 }
 
 impl State {
@@ -135,6 +144,7 @@ impl State {
         }
         if *method == Method::DELETE {
             self.remove(name);
+            self.deleted_at.push(Instant::now());
             return (200, json!({"kind": "Status", "apiVersion": "v1", "status": "Success", "metadata": {}}));
         }
         self.change(name, body);
@@ -229,6 +239,10 @@ impl Server {
         if path == "/api/v1/nodes" {
             return Ok(self.watch(parts.uri.query().unwrap_or_default()));
         }
+        self.travel().await;
+        if path.contains("/leases") {
+            return self.answer_about_lease(&parts.method, path, &body).await;
+        }
         let object = path.trim_end_matches("/status");
         let name = object.rsplit('/').next().unwrap_or_default().to_owned();
         let fate = {
@@ -254,6 +268,42 @@ impl Server {
             _ => std::future::pending().await,
         };
         Ok(complete(code, &answer))
+    }
+
+    /// Waits while a request is under way. A request that the client gives up meanwhile does not arrive.
+    async fn travel(&self) {
+        let delay = self.lock().delays.as_mut().map(|random| match random.u8(..10) {
+            0..7 => random.u64(..100),
+            _ => random.u64(..13_000),
+        });
+        if let Some(delay) = delay {
+            tokio::time::sleep(Duration::from_millis(delay)).await;
+        }
+    }
+
+    async fn answer_about_lease(
+        &self,
+        method: &Method,
+        path: &str,
+        body: &Value,
+    ) -> Result<Response<UnsyncBoxBody<Bytes, BoxError>>, BoxError> {
+        assert!(path.contains("/namespaces/kube-system/"), "{path}");
+        let fate = self.lock().leases.fate(method);
+        let done = match fate {
+            Fate::Works | Fate::DoneAndFails(_) | Fate::DoneAndLost => Some(self.lock().leases.perform(method, body)),
+            Fate::Refused(_) | Fate::Lost => None,
+        };
+        let (code, answer) = match (fate, done) {
+            (Fate::Works, Some(Ok(lease))) => (200, lease),
+            (Fate::Works, Some(Err((code, reason)))) => failure(code, reason),
+            (Fate::Refused(code) | Fate::DoneAndFails(code), _) => failure(code, "Forbidden"),
+            _ => std::future::pending().await,
+        };
+        let mut response = complete(code, &answer);
+        if let Some(date) = self.lock().leases.date() {
+            response.headers_mut().insert(DATE, date.parse()?);
+        }
+        Ok(response)
     }
 
     /// Returns a watch that starts with a list or at a version. The watch never ends.

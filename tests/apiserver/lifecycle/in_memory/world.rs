@@ -16,7 +16,9 @@ use ccm::cloud::{
     CloudProvider, InstanceEvents, InstanceMetadata, InstancesV2, Power, PowerState, Presence, Unknown, node,
 };
 use ccm::controllers::Context;
+use ccm::controllers::node_lifecycle::pause_monitor::PauseMonitor;
 use ccm::controllers::node_lifecycle::{self, DeletionMode, LifecycleSettings, Limit};
+use ccm::kubernetes::deletion_lease::DeletionLease;
 use ccm::kubernetes::events::recorder;
 use ccm::kubernetes::leadership::Leadership;
 use ccm::kubernetes::stores::watch_nodes;
@@ -125,6 +127,7 @@ impl InstancesV2 for Cloud {
 pub struct World {
     pub server: Server,
     pub cloud: Memory,
+    pub pauses: Arc<PauseMonitor>,
     hooked: Cloud,
     metrics: Metrics,
     _tasks: JoinSet<()>,
@@ -132,7 +135,12 @@ pub struct World {
 
 impl World {
     pub async fn start(settings: LifecycleSettings) -> Self {
-        let (server, cloud) = (Server::start(), Memory::default());
+        Self::on(Server::start(), Memory::default(), settings).await
+    }
+
+    /// Starts a controller on this server and cloud, which another controller may use, too. Each takes itself for the
+    /// leader.
+    pub async fn on(server: Server, cloud: Memory, settings: LifecycleSettings) -> Self {
         let hooked =
             Cloud { memory: cloud.clone(), hook: Arc::default(), asked: Arc::default(), fresh: Arc::default() };
         let (nodes, watch) = watch_nodes(server.client(), None);
@@ -143,16 +151,20 @@ impl World {
             provider: Arc::new(hooked.clone()),
             leadership: Leadership::always(),
         };
-        let mut controller = node_lifecycle::controller(context, nodes.clone(), settings).unwrap();
+        let lease = DeletionLease::new(server.client(), "kube-system");
+        let pauses = Arc::new(PauseMonitor::new(lease, context.recorder.clone(), Leadership::always(), "host"));
+        let mut controller = node_lifecycle::controller(context, nodes.clone(), Arc::clone(&pauses), settings).unwrap();
         let metrics = Metrics::new().unwrap();
         controller.register(metrics.registry()).unwrap();
         let mut tasks = JoinSet::new();
         tasks.spawn(async { drop(watch.await) });
+        let reads = Arc::clone(&pauses).run();
+        tasks.spawn(async { drop(reads.await) });
         tasks.spawn(async { drop(writer.run(CancellationToken::new()).await) });
         tasks.spawn(async { drop(controller.run(CancellationToken::new()).await) });
         nodes.wait_until_ready().await;
         pass(MOMENT).await;
-        Self { server, cloud, hooked, metrics, _tasks: tasks }
+        Self { server, cloud, pauses, hooked, metrics, _tasks: tasks }
     }
 
     /// Sets an action during requests for the existence of a machine.

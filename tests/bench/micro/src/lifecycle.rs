@@ -9,7 +9,9 @@ use async_trait::async_trait;
 use ccm::cloud::reason;
 use ccm::cloud::{CloudProvider, InstanceMetadata, InstancesV2, Power, PowerState, Presence, Unknown};
 use ccm::controllers::Context;
+use ccm::controllers::node_lifecycle::pause_monitor::PauseMonitor;
 use ccm::controllers::node_lifecycle::{self, DeletionMode, LifecycleSettings, Limit};
+use ccm::kubernetes::deletion_lease::DeletionLease;
 use ccm::kubernetes::events::recorder;
 use ccm::kubernetes::leadership::Leadership;
 use ccm::kubernetes::stores::{Nodes, watch_nodes};
@@ -103,7 +105,9 @@ async fn pass(store: &Nodes, client: &Client, count: usize) {
         provider: Arc::new(cloud.clone()),
         leadership: Leadership::always(),
     };
-    let controller = node_lifecycle::controller(context, store.clone(), settings).expect("it has instances");
+    let lease = DeletionLease::new(client.clone(), "kube-system");
+    let pauses = Arc::new(PauseMonitor::new(lease, context.recorder.clone(), Leadership::always(), "host"));
+    let controller = node_lifecycle::controller(context, store.clone(), pauses, settings).expect("it has instances");
     let stop = CancellationToken::new();
     let run = controller.run(stop.clone());
     let watch = async {

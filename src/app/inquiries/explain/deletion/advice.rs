@@ -10,6 +10,9 @@ use crate::controllers::node_lifecycle::plan::ANNOTATION_ALLOW_DELETION;
 use crate::controllers::node_lifecycle::{DeletionMode, NodeDeletionFacts};
 use crate::providers::vsphere::reason;
 
+/// The beginning of a command in the container of the process.
+const IN_THE_POD: &str = "kubectl -n kube-system exec POD -- /bin/vsphere-cloud-controller-manager";
+
 /// The reason why a Node is not deleted.
 pub(super) struct HoldAdvice {
     /// The reason as in Events and metrics.
@@ -102,6 +105,10 @@ fn by_policy(name: &str, hold: &HoldReason, time: &AnswerTime) -> HoldAdvice {
             let fields = format!("involvedObject.name={name},reason=DeletingNodeFailed");
             let events = format!("kubectl get events -n default --field-selector {fields} shows the answer");
             (format!("an administrator of the API server; the next attempt is{at}"), vec![events])
+        }
+        HoldReason::Paused(_) => {
+            let resume = format!("{IN_THE_POD} deletions resume");
+            ("an operator, or no one: the pause ends by itself".to_owned(), vec![resume])
         }
         HoldReason::DryRun => {
             let enforce = format!("set --node-deletion=enforce, or: {delete}");

@@ -80,6 +80,7 @@ fn passed(rule: DeletionRule, node: &NodeDeletionFacts, checks: &DeletionChecks,
     let counts = &checks.inputs.counts;
     match rule {
         DeletionRule::Mode => "deletion is not off".to_owned(),
+        DeletionRule::Pause => "deletions are not paused".to_owned(),
         DeletionRule::DryRun if node.mode == DeletionMode::DryRun => "not reported yet".to_owned(),
         DeletionRule::DryRun => "deletions are not only reported".to_owned(),
         DeletionRule::Refusal => "no pause after a refusal of the API server".to_owned(),

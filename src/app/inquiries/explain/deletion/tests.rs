@@ -3,6 +3,8 @@
 use super::*;
 use crate::app::reports::explain::{ExplainReport, Fact};
 use crate::cloud::Unknown;
+use crate::controllers::node_lifecycle::deletion_history::PastDeletion;
+use crate::controllers::node_lifecycle::deletion_pause::DeletionPause;
 use crate::controllers::node_lifecycle::deletion_policy::{Counts, DeletionRule, Facts, HoldReason};
 use crate::controllers::node_lifecycle::reason;
 use jiff::Timestamp;
@@ -76,7 +78,7 @@ fn absent(hold: Option<(DeletionRule, HoldReason)>, now: Instant) -> NodeDeletio
 
 fn explained(node: NodeDeletionFacts, now: Instant) -> Explanation {
     let facts = DeletionFacts { node: Some(node), deletion: None };
-    explanation("worker-7", &facts, &AnswerTime::of(now, NOW))
+    explanation("worker-7", &facts, None, &AnswerTime::of(now, NOW))
 }
 
 fn text(explanation: Explanation) -> Vec<String> {
@@ -123,6 +125,7 @@ Rules (docs/node-lifecycle.md)
   passed            Uninitialized, NoProviderID, MalformedProviderID: initialized, provider ID set
   passed            proof: the VM is confirmed deleted
   passed            DeletionOff: deletion is not off
+  passed            DeletionPaused: deletions are not paused
   passed            DeletionDryRun: deletions are not only reported
   passed            DeletionRefused: no pause after a refusal of the API server
   holds             DeletionGracePeriod
@@ -153,7 +156,11 @@ fn texts<'a>(facts: &'a [Fact], label: &str) -> Vec<&'a str> {
 }
 
 fn actor_without_end(hold: &HoldReason) -> &'static str {
-    if matches!(hold, HoldReason::Counting { .. }) { "no one" } else { "an administrator" }
+    match hold {
+        HoldReason::Counting { .. } => "no one",
+        HoldReason::Paused(_) => "an operator",
+        _ => "an administrator",
+    }
 }
 
 #[test]
@@ -164,6 +171,11 @@ fn every_hold_names_who_acts_and_a_remedy_with_the_name_of_the_node() {
     let window = seconds(600);
     let table = [
         (DeletionRule::Mode, HoldReason::Off { reason: "--node-deletion=off" }, "kubectl delete node worker-7"),
+        (
+            DeletionRule::Pause,
+            HoldReason::Paused(DeletionPause::Unreadable { fault: "the annotation is odd".to_owned() }),
+            "manager deletions resume",
+        ),
         (DeletionRule::DryRun, HoldReason::DryRun, "--node-deletion=enforce"),
         (
             DeletionRule::Refusal,
@@ -278,7 +290,7 @@ fn other_nodes_are_not_held() {
     assert_eq!(explained(failed, now).summary, "not deleted for 3 s: APIServerUnavailable");
     let outdated = NodeDeletionFacts { reported: Some(reported(reason::DeletionGracePeriod)), ..absent(None, now) };
     assert_eq!(explained(outdated, now).state, SubjectState::Settled);
-    assert_eq!(super::unknown("worker-7").state, SubjectState::Unknown);
+    assert_eq!(super::unknown("worker-7", None).state, SubjectState::Unknown);
 }
 
 #[test]
@@ -322,12 +334,39 @@ Decision
 
 Proof that the VM is deleted
   1                 no VM with the UUID";
-    let explanation = explanation("worker-7", &gone(deletion.clone()), &time);
+    let explanation = explanation("worker-7", &gone(deletion.clone()), None, &time);
     assert_eq!(explanation.state, SubjectState::Settled);
     assert_eq!(text(explanation).join("\n"), expected);
     let unanswered = gone(NodeDeletion { is_confirmed: false, ..deletion.clone() });
-    assert_eq!(super::explanation("worker-7", &unanswered, &time).state, SubjectState::Unknown);
+    assert_eq!(super::explanation("worker-7", &unanswered, None, &time).state, SubjectState::Unknown);
     let again = DeletionFacts { node: Some(absent(None, now)), deletion: Some(deletion) };
-    let explanation = super::explanation("worker-7", &again, &time);
+    let explanation = super::explanation("worker-7", &again, None, &time);
     assert!(text(explanation).contains(&"Earlier deletion of a Node of this name".to_owned()));
+}
+
+#[test]
+fn a_deletion_by_another_replica_is_known_from_the_lease() {
+    let now = moment();
+    let past = PastDeletion {
+        node: "worker-7".to_owned(),
+        uid: "u-6".to_owned(),
+        time: "2026-11-20T02:10:04.2Z".parse().unwrap(),
+        replica: "cp-2".to_owned(),
+        proof: "no VM with the UUID".to_owned(),
+    };
+    let section = "
+Last deletion of a Node of this name, by any replica
+  replica           cp-2
+  UID               u-6
+  proof began       2026-11-20T02:10:04Z
+  proof             no VM with the UUID";
+    let gone = text(of_past("worker-7", &past)).join("\n");
+    let summary = "deletion of Node worker-7   deleted by the replica on cp-2 at 2026-11-20T02:10:04Z\n";
+    assert_eq!(gone, format!("{summary}{section}"));
+    let facts = DeletionFacts { node: Some(absent(None, now)), deletion: None };
+    let again = explanation("worker-7", &facts, Some(&past), &AnswerTime::of(now, NOW));
+    assert!(text(again).join("\n").ends_with(section));
+    let standby = super::unknown("worker-7", Some(&past));
+    assert_eq!(standby.state, SubjectState::Unknown);
+    assert!(text(standby).join("\n").ends_with(section));
 }

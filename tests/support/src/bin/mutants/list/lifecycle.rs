@@ -18,6 +18,10 @@ const INSTANCES: &str = "src/controllers/instances.rs";
 const UNREACHABLE: &str = "src/controllers/node_lifecycle/unreachable.rs";
 const RETRIES: &str = "src/controllers/node_lifecycle/retries.rs";
 const ROLL: &str = "src/controllers/node_lifecycle/deletion_policy/node_table.rs";
+const PAUSE: &str = "src/controllers/node_lifecycle/deletion_pause.rs";
+const MONITOR: &str = "src/controllers/node_lifecycle/pause_monitor.rs";
+const LEASE: &str = "src/kubernetes/dated_lease.rs";
+const WINDOW: &str = "src/kubernetes/request_window.rs";
 const DRIVER: &str = "src/controllers/driver.rs";
 const HEAD: &str = "src/controllers/node_lifecycle.rs";
 
@@ -53,10 +57,67 @@ pub fn all() -> Vec<Mutant> {
             "guard-mass-before-the-deletion",
             RULE,
             (
-                "REPEATED: [Self; 3] = [Self::Grace, Self::ControlPlane, Self::MassHold];",
-                "REPEATED: [Self; 2] = [Self::Grace, Self::ControlPlane];",
+                "REPEATED: [Self; 4] = [Self::Pause, Self::Grace, Self::ControlPlane, Self::MassHold];",
+                "REPEATED: [Self; 3] = [Self::Pause, Self::Grace, Self::ControlPlane];",
             ),
             UNIT,
+        ),
+        Mutant::new(
+            "pause-before-the-deletion",
+            RULE,
+            (
+                "REPEATED: [Self; 4] = [Self::Pause, Self::Grace, Self::ControlPlane, Self::MassHold];",
+                "REPEATED: [Self; 3] = [Self::Grace, Self::ControlPlane, Self::MassHold];",
+            ),
+            UNIT,
+        ),
+        Mutant::new(
+            "pause-is-read-live",
+            DELETION,
+            ("state.policy.observe_pause(pause);\n", "state.policy.observe_pause(pause.filter(|_| permit.by_hand));\n"),
+            UNIT,
+        ),
+        Mutant::new(
+            "pause-that-cannot-be-read",
+            PAUSE,
+            (
+                "return Some(DeletionPause::Unreadable { fault });\n        };\n        if",
+                "return Some(DeletionPause::Unreadable { fault }).filter(|_| until.is_empty());\n        };\n        if",
+            ),
+            UNIT,
+        ),
+        Mutant::new(
+            "pause-without-a-clock",
+            PAUSE,
+            ("server_time.is_some_and(|time| time >= end)", "server_time.is_none_or(|time| time >= end)"),
+            UNIT,
+        ),
+        Mutant::new(
+            "pause-and-an-allowed-node",
+            RULE,
+            (
+                "Self::Grace | Self::MassHold | Self::Limit => true,\n            Self::Mode | Self::Pause | Self::DryRun",
+                "Self::Grace | Self::MassHold | Self::Limit | Self::Pause => true,\n            Self::Mode | Self::DryRun",
+            ),
+            UNIT,
+        ),
+        Mutant::new(
+            "pause-of-a-lease-that-cannot-be-read",
+            LEASE,
+            ("status == StatusCode::NOT_FOUND && refused.reason == \"NotFound\"", "status == StatusCode::NOT_FOUND"),
+            &[&["--lib", "--", "dated_lease"], &["--test", "apiserver", "--", "in_memory"]],
+        ),
+        Mutant::new(
+            "pause-is-acknowledged-late",
+            MONITOR,
+            ("sleep_until(written + WINDOW + MARGIN)", "sleep_until(written + MARGIN)"),
+            UNIT,
+        ),
+        Mutant::new(
+            "deletion-in-its-window",
+            WINDOW,
+            ("            true => Poll::Pending,\n", "            true => call.as_mut().poll(context),\n"),
+            &[&["--lib", "--", "request_window"]],
         ),
         Mutant::new("guard-control-plane-majority", GUARD, ("if lost * 2 > all {", "if lost > all {"), UNIT),
         Mutant::new(
@@ -203,13 +264,16 @@ pub fn all() -> Vec<Mutant> {
         Mutant::new(
             "deletion-still-permitted",
             DELETION,
-            ("if !self.state.lock().policy.is_still_permitted(permit, now()) {", "if false {"),
+            (
+                "&& state.policy.is_still_permitted(permit, now())",
+                "&& (state.policy.is_still_permitted(permit, now()) || state.policy.capacity() > 0)",
+            ),
             UNIT,
         ),
         Mutant::new(
             "deletion-late-proof",
             DELETION,
-            ("&self.facts(&live), now()).is_none() {", "&self.facts(&live), now()).is_none() && permit.by_hand {"),
+            ("&facts, now()).is_some()\n", "&facts, now()).is_some_and(|_| true) | !permit.by_hand\n"),
             UNIT,
         ),
         Mutant::new(

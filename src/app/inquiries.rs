@@ -4,6 +4,7 @@
 mod check;
 mod deletions;
 mod explain;
+mod plan;
 pub mod protocol;
 mod status;
 
@@ -118,6 +119,7 @@ impl Inquiries {
                 Ok(answer) => answer,
                 Err(reason) => return protocol::encode(Err(reason), &BTreeSet::new()),
             },
+            Question::Plan { node } => plan::answer(self, node.as_deref()).await,
         };
         let users = if masks_users { self.vsphere.users() } else { BTreeSet::new() };
         protocol::encode(Ok(answer), &users)

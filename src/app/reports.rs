@@ -4,6 +4,7 @@ pub mod check;
 pub mod deletion_pause;
 pub mod deletions;
 pub mod explain;
+pub mod plan;
 pub mod status;
 pub mod text;
 

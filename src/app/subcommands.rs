@@ -8,6 +8,7 @@ mod config_lint;
 mod deletions;
 mod explain;
 mod output;
+mod plan;
 mod process_client;
 mod status;
 
@@ -34,6 +35,7 @@ const SUBCOMMANDS: &[(&str, Subcommand)] = &[
     ("config-lint", config_lint::run),
     ("deletions", deletions::run),
     ("explain", explain::run),
+    ("plan", plan::run),
     ("status", status::run),
 ];
 

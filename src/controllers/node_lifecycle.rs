@@ -34,7 +34,9 @@ use crate::runtime::tasks::PanicError;
 use metrics::NodeLifecycleMetrics;
 use pause_monitor::PauseMonitor;
 use recent_deletions::{NodeDeletion, RecentDeletions};
-pub use reconciler::{AllowanceError, DeletionFacts, NodeDeletionFacts, NodeLifecycleReconciler};
+pub use reconciler::{
+    AllowanceError, DeletionFacts, LifecyclePreview, NodeDeletionFacts, NodeLifecycleReconciler,
+};
 use reconciler::{LifecycleOutcome, LifecycleState};
 
 const WORKERS: usize = 8;

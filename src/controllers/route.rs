@@ -42,7 +42,9 @@ use failure::RouteFailure;
 use key::Key;
 use metrics::RouteMetrics;
 pub use pod_networks::PodNetworks;
-pub use reconciler::{PodNetworkFacts, RouteFacts, RouteReconciler};
+pub use reconciler::{
+    DestinationPreview, NodeRoutePreview, PodNetworkFacts, PodNetworkPreview, RouteFacts, RoutePreview, RouteReconciler,
+};
 use reconciler::{Progress, RouteOutcome};
 use schedule::Schedule;
 pub use schedule::Trigger;

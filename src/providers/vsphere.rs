@@ -56,7 +56,9 @@ use crate::base::addresses::host_and_port;
 use crate::clients::http;
 use crate::clients::vim::Timeouts;
 use crate::cloud::login_ledger::LoginThrottle;
-use crate::cloud::{CloudProvider, ClusterReads, InstanceEvents, InstancesV2, LoadBalancer, Presence, Routes};
+use crate::cloud::{
+    CloudProvider, ClusterReads, InstanceEvents, InstanceMetadata, InstancesV2, LoadBalancer, Power, Presence, Routes,
+};
 use crate::providers::{BuildError, Task, provider_id};
 
 /// Options of the provider that are not in `vsphere.conf`.
@@ -305,6 +307,16 @@ impl Provider {
     /// Returns the VM of this Node, as the controllers get it.
     pub fn vm_of(&self, node: &Node) -> Presence<Arc<BoundVm>> {
         self.instances.find(node)
+    }
+
+    /// Returns the metadata for this Node, as the controllers get it. Calls no vCenter.
+    pub fn metadata(&self, node: &Node) -> Presence<InstanceMetadata> {
+        self.instances.metadata(node)
+    }
+
+    /// Returns the power state of the Node's VM, as the controllers get it. Calls no vCenter.
+    pub fn power(&self, node: &Node) -> Presence<Power> {
+        self.instances.power(node)
     }
 
     /// Reports what is known of the VM of this Node, and the decisions about it. Calls no vCenter.

@@ -5,6 +5,7 @@ mod deletion;
 mod detached;
 mod deletions;
 mod node;
+mod plan;
 mod route;
 mod screen;
 mod service;

@@ -1,6 +1,6 @@
 //! Collects the report of `explain`: dispatches the subjects.
 
-mod answer_time;
+pub(super) mod answer_time;
 mod deletion;
 mod ip;
 mod node;

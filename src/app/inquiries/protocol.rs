@@ -3,6 +3,7 @@
 use crate::app::reports::check::CheckReport;
 use crate::app::reports::deletions::DeletionsReport;
 use crate::app::reports::explain::ExplainReport;
+use crate::app::reports::plan::PlanReport;
 use crate::app::reports::status::StatusReport;
 use crate::kubernetes::client::COMMIT;
 use serde::{Deserialize, Serialize};
@@ -72,6 +73,11 @@ pub enum Question {
         is_deep: bool,
         /// Whether the checks of a running daemon do not apply, because nothing is installed yet.
         is_preflight: bool,
+    },
+    /// What the controllers would write.
+    Plan {
+        /// The only Node to plan for.
+        node: Option<String>,
     },
     /// The deletion of Nodes.
     Deletions(DeletionsRequest),
@@ -163,8 +169,10 @@ pub enum Answer {
     Check(Box<CheckReport>),
     /// To [`Question::Deletions`].
     Deletions(Box<DeletionsReport>),
-    /// The process does not know the subject of [`Question::Explain`], or the selection of [`Question::Status`] or
-    /// [`Question::Check`].
+    /// To [`Question::Plan`].
+    Plan(Box<PlanReport>),
+    /// The process does not know the subject of [`Question::Explain`], or the selection of [`Question::Status`],
+    /// [`Question::Check`] or [`Question::Plan`].
     NotFound {
         /// The kind of the subject, such as `vcenter`.
         kind: String,

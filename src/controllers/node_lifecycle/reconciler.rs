@@ -3,6 +3,7 @@
 mod allowance;
 mod deletion;
 mod explanation;
+mod preview;
 mod taints;
 
 use std::collections::BTreeSet;
@@ -36,6 +37,7 @@ use crate::kubernetes::stores::Nodes;
 use crate::runtime::tasks::PanicError;
 pub use allowance::AllowanceError;
 pub use explanation::{DeletionFacts, NodeDeletionFacts};
+pub use preview::LifecyclePreview;
 
 /// Pause before the provider is queried again after an event has outdated its answer.
 const REQUERY_DELAY: Duration = Duration::from_millis(100);

@@ -18,17 +18,19 @@ pub fn of(node: &Node) -> Option<&NodeCondition> {
     node::condition(node, CONDITION)
 }
 
-/// Builds the patch of the Node's status. Returns `None` if the condition already has this status and reason. A reason
-/// of another program is overwritten.
-pub fn patch(node: &Node, has_routes: bool, at: Timestamp) -> Option<Value> {
-    let (status, reason, message) = match has_routes {
-        true => ("False", CREATED, "RouteController created a route"),
-        false => ("True", NOT_CREATED, "RouteController failed to create a route"),
-    };
+/// Returns status and reason that the condition gets. Returns `None` if the condition already has them. A reason of
+/// another program is overwritten.
+pub fn change(node: &Node, has_routes: bool) -> Option<(&'static str, &'static str)> {
+    let (status, reason) = if has_routes { ("False", CREATED) } else { ("True", NOT_CREATED) };
     let is_same = |condition: &NodeCondition| condition.status == status && condition.reason.as_deref() == Some(reason);
-    if of(node).is_some_and(is_same) {
-        return None;
-    }
+    (!of(node).is_some_and(is_same)).then_some((status, reason))
+}
+
+/// Builds the patch of the Node's status. Returns `None` if the condition already has its status and reason.
+pub fn patch(node: &Node, has_routes: bool, at: Timestamp) -> Option<Value> {
+    let (status, reason) = change(node, has_routes)?;
+    let message =
+        if has_routes { "RouteController created a route" } else { "RouteController failed to create a route" };
     let condition = NodeCondition {
         type_: CONDITION.to_owned(),
         status: status.to_owned(),

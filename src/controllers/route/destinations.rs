@@ -49,6 +49,16 @@ pub struct FailedAttempt {
     pub next: Option<Instant>,
 }
 
+/// The outstanding changes of one destination.
+pub(super) struct OutstandingChanges<'a> {
+    pub(super) network: IpNet,
+    pub(super) changes: &'a RouteChanges,
+    /// Whether the changes were tried.
+    pub(super) is_tried: bool,
+    /// The last attempt, if it failed.
+    pub(super) failure: Option<&'a FailedAttempt>,
+}
+
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct DestinationUpdate {
     pub(super) due: Vec<IpNet>,
@@ -162,6 +172,21 @@ impl Destinations {
     /// Returns the last attempt to change this destination, if it failed.
     pub(super) fn last_failure(&self, network: IpNet) -> Option<&FailedAttempt> {
         self.by_network.get(&network)?.last_failure.as_ref()
+    }
+
+    /// Returns the destinations with outstanding changes.
+    pub(super) fn outstanding(&self) -> impl Iterator<Item = OutstandingChanges<'_>> {
+        self.by_network.iter().map(|(network, destination)| OutstandingChanges {
+            network: *network,
+            changes: &destination.changes,
+            is_tried: destination.is_tried,
+            failure: destination.last_failure.as_ref(),
+        })
+    }
+
+    /// Whether the last listing is valid for this destination.
+    pub(super) fn is_listed(&self, network: &IpNet) -> bool {
+        !self.unlisted.contains(network)
     }
 
     /// Returns the names of the Nodes that wait for a route to this destination.

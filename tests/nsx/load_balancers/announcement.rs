@@ -1,5 +1,5 @@
-//! Compares the first step of each call with the step that was announced before the call: `explain` agrees with what
-//! the program then does. The worlds of all tests of load balancers make this comparison.
+//! Compares the first step of each call with the step that was announced before the call: `explain` and `plan` agree
+//! with what the program then does. The worlds of all tests of load balancers make this comparison.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -16,6 +16,7 @@ use ccm::providers::vsphere::nsx::load_balancer::backend::{
 use ccm::providers::vsphere::nsx::load_balancer::explanation::CallPurpose;
 use ccm::providers::vsphere::nsx::load_balancer::layout::ClusterLayout;
 use ccm::providers::vsphere::nsx::load_balancer::plan::Action;
+use ccm::providers::vsphere::nsx::load_balancer::preview::StepPurpose;
 use ccm::providers::vsphere::nsx::load_balancer::resource::Resource;
 use k8s_openapi::api::core::v1::{Node, Service};
 use parking_lot::Mutex;
@@ -65,6 +66,10 @@ impl AnnouncedBackend {
         let balancers = self.balancers.get().and_then(Weak::upgrade).expect("the load balancers exist");
         let purpose = nodes.as_deref().map_or(CallPurpose::Deletion, CallPurpose::Sync);
         let state = balancers.explain(&service, purpose).state.expect("NSX was listed");
+        let members = nodes.as_deref().map(|nodes| balancers.target_members(nodes));
+        let purpose = members.as_ref().map_or(StepPurpose::Deletion, StepPurpose::Sync);
+        let of_plan = balancers.first_step(&service, purpose).expect("NSX was listed");
+        assert_eq!(of_plan, state.next, "`plan` and `explain` announce the same step");
         let announced = state.next.unwrap_or_else(|why| panic!("{key}: {why:?} is announced, then {performed}"));
         let announced = announced.step.unwrap_or_default();
         // Before it makes a step, a call may read whether the lists missed a virtual server, or a check may refuse the

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 
 use super::NodeReconciler;
-use crate::cloud::{InstanceMetadata, Presence, node};
+use crate::cloud::{CloudProvider, InstanceMetadata, Presence, node};
 use crate::controllers::BlockedObject;
 use crate::controllers::node::observe::{AllowedWrites, OwnNode, usable_answer};
 use crate::controllers::node::plan::{self, NodePlan, plan};
@@ -34,25 +34,47 @@ impl NodeReconciler {
     /// Returns the state of `node`, and the plan for `node` if the provider's answer is `answer`.
     pub fn preview(&self, node: &Arc<Node>, answer: Presence<InstanceMetadata>) -> NodePreview {
         let name = node::name(node);
+        let turn =
+            AllowedWrites { of_record: self.record_moves.has_turn(name), of_labels: self.label_moves.has_turn(name) };
+        self.preview_with(node, answer, turn)
+    }
+
+    /// As [`NodeReconciler::preview`], but the plan also has the writes that are made later, because they have a pace.
+    pub fn complete_preview(&self, node: &Arc<Node>, answer: Presence<InstanceMetadata>) -> NodePreview {
+        self.preview_with(node, answer, AllowedWrites { of_record: true, of_labels: true })
+    }
+
+    fn preview_with(&self, node: &Arc<Node>, answer: Presence<InstanceMetadata>, turn: AllowedWrites) -> NodePreview {
+        let name = node::name(node);
         let waiting_time = self.memory.waiting_time(node);
-        let of_record = self.record_moves.has_turn(name);
-        let of_labels = self.label_moves.has_turn(name);
-        let provider = &self.instances.provider;
-        let answer = provider.owns(node).then_some(answer);
-        let observed = usable_answer(node, answer, provider.provider_name()).map(|instance| OwnNode {
-            node: Arc::clone(node),
-            instance: Box::new(instance),
-            observed_at: Timestamp::now(),
-            waiting_time,
-            turn: AllowedWrites { of_record, of_labels },
-        });
+        let observed = observed(node, answer, &*self.instances.provider, (waiting_time, turn));
+        let has_moved = observed.as_ref().is_some_and(plan::has_moved);
+        let lacks_labels = observed.as_ref().is_some_and(|own| plan::lacks_labels(own, &self.policy));
         NodePreview {
             blocked: self.reasons.get(name),
             is_settled: self.memory.is_settled(name),
             waiting_time,
             plan: observed.as_ref().map(|own| plan(Some(own), &self.policy)),
-            defers_record: !of_record && observed.as_ref().is_some_and(plan::has_moved),
-            defers_labels: !of_labels && observed.as_ref().is_some_and(|own| plan::lacks_labels(own, &self.policy)),
+            defers_record: has_moved && !self.record_moves.has_turn(name),
+            defers_labels: lacks_labels && !self.label_moves.has_turn(name),
         }
     }
+}
+
+/// Returns the inputs of the plan, without a call to the provider.
+fn observed(
+    node: &Arc<Node>,
+    answer: Presence<InstanceMetadata>,
+    provider: &dyn CloudProvider,
+    (waiting_time, turn): (Duration, AllowedWrites),
+) -> Option<OwnNode> {
+    let answer = provider.owns(node).then_some(answer);
+    let instance = usable_answer(node, answer, provider.provider_name())?;
+    Some(OwnNode {
+        node: Arc::clone(node),
+        instance: Box::new(instance),
+        observed_at: Timestamp::now(),
+        waiting_time,
+        turn,
+    })
 }

@@ -74,25 +74,52 @@ impl ServiceReconciler {
     /// Returns what this term knows of the Service with this key (`namespace/name`). Without a cached Service and
     /// without a record, the Service is not known.
     pub fn explain(&self, key: &str) -> ServiceFacts {
-        let service = self.services.get(key);
         let view = self.records.view(key);
-        let is_replaced = match (&view, &service) {
+        let nodes = self.backend_nodes(view.as_ref());
+        ServiceFacts { nodes, ..self.facts(key, view.as_ref()) }
+    }
+
+    /// As [`ServiceReconciler::explain`], but without the Nodes behind the load balancer, which are the same for all
+    /// Services.
+    pub fn decision(&self, key: &str) -> ServiceFacts {
+        self.facts(key, self.records.view(key).as_ref())
+    }
+
+    /// Returns the keys of all Services that this term knows, including those that do not exist any more.
+    pub fn known_services(&self) -> Vec<String> {
+        self.all_keys()
+    }
+
+    /// Returns the Nodes that load balancers use.
+    pub fn target_nodes(&self) -> Vec<Arc<Node>> {
+        self.targets.list().nodes.clone()
+    }
+
+    /// Returns reason and message if load balancers are not ensured because these Nodes are too few.
+    pub fn hold_of_targets(&self, targets: &[Arc<Node>]) -> Option<(Reason, String)> {
+        self.write_blocked(targets.is_empty()).map(|blocked| (blocked.reason, blocked.message))
+    }
+
+    /// Returns the facts without the Nodes.
+    fn facts(&self, key: &str, view: Option<&RecordView>) -> ServiceFacts {
+        let service = self.services.get(key);
+        let is_replaced = match (view, &service) {
             (Some(view), Some(service)) => view.uid != service.metadata.uid,
             _ => false,
         };
         let plan = service.as_deref().zip(self.provider.load_balancer()).map(|(service, balancer)| {
-            let record = view.as_ref().filter(|_| !is_replaced).map(|view| view.plan_input.clone());
+            let record = view.filter(|_| !is_replaced).map(|view| view.plan_input.clone());
             planned(&*balancer, service, &record.unwrap_or_default())
         });
         ServiceFacts {
             has_record: view.is_some(),
             is_replaced,
             plan,
-            is_synced: view.as_ref().is_some_and(|view| view.is_synced),
-            was_ensured: view.as_ref().is_some_and(|view| view.was_ensured),
-            is_in_flight: view.as_ref().is_some_and(|view| view.is_locked),
-            blocked: self.blocked_service(key, view.as_ref()),
-            nodes: self.backend_nodes(view.as_ref()),
+            is_synced: view.is_some_and(|view| view.is_synced),
+            was_ensured: view.is_some_and(|view| view.was_ensured),
+            is_in_flight: view.is_some_and(|view| view.is_locked),
+            blocked: self.blocked_service(key, view),
+            nodes: BackendNodes::default(),
             service,
         }
     }

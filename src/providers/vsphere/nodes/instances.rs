@@ -128,6 +128,18 @@ impl VsphereInstances {
         }
     }
 
+    /// Returns the power state of the Node's VM without waiting, or the reason why it is not proven.
+    pub fn power(&self, node: &Node) -> Presence<Power> {
+        self.find(node).and_then(|vm| {
+            // The cache entry may lag behind, so the present state of the vCenter counts.
+            let live = Presence::from(self.check_live(vm.vcenter));
+            live.and_then(|()| vm.power.clone()).map(|ProvenPower { state, since }| {
+                let lasting = Instant::now().saturating_duration_since(since);
+                Power { state: state.into(), lasting }
+            })
+        })
+    }
+
     /// Returns the reason why the cache entry may be stale; `None` if it is current. Subscribers get an event when it
     /// is current again. If the tracker may miss the outage, the result also has a time to retry.
     fn staleness(&self, vm: &BoundVm) -> Option<Unknown> {
@@ -267,14 +279,7 @@ impl InstancesV2 for VsphereInstances {
     }
 
     async fn instance_power(&self, node: &Node) -> Presence<Power> {
-        self.find(node).and_then(|vm| {
-            // The cache entry may lag behind, so the present state of the vCenter counts.
-            let live = Presence::from(self.check_live(vm.vcenter));
-            live.and_then(|()| vm.power.clone()).map(|ProvenPower { state, since }| {
-                let lasting = Instant::now().saturating_duration_since(since);
-                Power { state: state.into(), lasting }
-            })
-        })
+        self.power(node)
     }
 
     async fn read_instance_power(&self, node: &Node) -> Presence<PowerState> {

@@ -54,6 +54,20 @@ impl Cleanup {
         self.orphans.lock().count()
     }
 
+    pub(super) fn policy(&self) -> Policy {
+        self.policy
+    }
+
+    /// Whether this suspected Service is a confirmed orphan.
+    pub(super) fn is_confirmed(&self, service: &str) -> bool {
+        self.orphans.lock().is_reported(service)
+    }
+
+    /// Whether deletions pause, because many orphans were found at once.
+    pub(super) fn is_paused(&self) -> bool {
+        self.orphans.lock().is_paused(Instant::now().into_std())
+    }
+
     async fn is_certain(&self, service: &str) -> bool {
         match service.split_once('/') {
             Some((namespace, name)) => is_certain(&self.live.service(namespace, name).await),

@@ -172,7 +172,10 @@ impl NsxLoadBalancers {
 
 fn object_state(call: &ServiceCall<'_>, purpose: CallPurpose<'_>) -> ObjectState {
     let next = match purpose {
-        CallPurpose::Sync(nodes) => call.preview_of_sync(nodes).map_err(|error| (error.reason(), chain(&error))),
+        CallPurpose::Sync(nodes) => {
+            let members = |family| call.provider.node_addresses.preview(nodes, family);
+            call.preview_of_sync(&members).map_err(|error| (error.reason(), chain(&error)))
+        }
         CallPurpose::Deletion => Ok(call.preview_of_deletion()),
     };
     ObjectState {

@@ -156,6 +156,16 @@ impl Orphans {
         self.reported.insert(service.into())
     }
 
+    /// Whether this Service was reported as an orphan.
+    pub fn is_reported(&self, service: &str) -> bool {
+        self.reported.contains(service)
+    }
+
+    /// Whether no orphan is deleted at `at`, because many were found at once.
+    pub fn is_paused(&self, at: Instant) -> bool {
+        self.held_until.is_some_and(|until| at < until)
+    }
+
     /// Returns the number of reported orphans that still exist.
     pub fn count(&self) -> usize {
         self.reported.len()

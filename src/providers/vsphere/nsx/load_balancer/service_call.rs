@@ -9,7 +9,7 @@ mod realization;
 mod steps;
 
 pub(super) use deletion::delete_lb_service;
-pub use preview::PlannedStep;
+pub use preview::{PlannedStep, StepKind};
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;

@@ -3,14 +3,12 @@
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
-use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::Node;
-
+use super::steps::MembersOf;
 use super::{FamilyTarget, ServiceCall, next};
 use crate::cloud::Error;
 use crate::providers::vsphere::nsx::load_balancer::families::RequestedFamilies;
-use crate::providers::vsphere::nsx::load_balancer::layout::{MonitorType, ObjectKind};
+use crate::providers::vsphere::nsx::load_balancer::layout::{MonitorType, ObjectKind, has_own_form};
 use crate::providers::vsphere::nsx::load_balancer::members::Member;
 use crate::providers::vsphere::nsx::load_balancer::plan::Action;
 use crate::providers::vsphere::nsx::load_balancer::resource::{Resource, ResourceSpec};
@@ -24,6 +22,8 @@ const MAX_ADDRESSES: usize = 5;
 pub struct PlannedStep {
     /// The step, such as `create the pool of port TCP/80`; `None` if nothing is left to do.
     pub step: Option<String>,
+    /// The kind of the step.
+    pub kind: Option<StepKind>,
     /// The properties that the step changes, each with the present and the desired value.
     pub changes: Vec<String>,
     /// Number of desired pool members in all load balancers of the Service; `None` if the plan was not reached.
@@ -32,12 +32,42 @@ pub struct PlannedStep {
     pub addresses: Vec<IpAddr>,
 }
 
+/// What a step does with its object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StepKind {
+    /// Creates the object.
+    Create,
+    /// Changes an object of this program.
+    Update,
+    /// Changes an object that another program created, or tags it as an object of this cluster.
+    Adopt,
+    /// Deletes the object.
+    Delete,
+    /// Reads the object. The next step depends on it.
+    Read,
+    /// Leaves an object of another owner as it is, so that a port has no virtual server.
+    Hold,
+}
+
+impl StepKind {
+    fn of(step: &Action<'_>) -> Self {
+        match step {
+            Action::Create(_) | Action::Allocate(_) | Action::Reserve(_) => Self::Create,
+            Action::Update { resource, .. } if has_own_form(&resource.tags.id) => Self::Update,
+            Action::Update { .. } | Action::Tag { .. } => Self::Adopt,
+            Action::Delete(_) => Self::Delete,
+            Action::Read { .. } | Action::ReadAddress(_) => Self::Read,
+            Action::PortConflict { .. } => Self::Hold,
+        }
+    }
+}
+
 impl ServiceCall<'_> {
-    /// Returns the first step of a sync with these Nodes.
+    /// Returns the first step of a sync. `members` returns the pool members of a family.
     ///
     /// # Errors
     /// The refusal with which the sync would end before its plan.
-    pub fn preview_of_sync(&self, nodes: &[Arc<Node>]) -> Result<PlannedStep, Error> {
+    pub fn preview_of_sync(&self, members: MembersOf<'_>) -> Result<PlannedStep, Error> {
         service_request::check(self.service, &self.provider.config, self.provider.rules)?;
         let ports = service_request::ports_of(self.service)?;
         let asked = RequestedFamilies {
@@ -50,10 +80,7 @@ impl ServiceCall<'_> {
         if let Some(allocation) = allocations.first() {
             return Ok(PlannedStep::of(&Action::ReadAddress(allocation), &[]));
         }
-        let provider = self.provider;
-        let targets =
-            self.targets(&observation, &asked, &ports, &|family| provider.node_addresses.preview(nodes, family))?;
-        Ok(planned(&targets))
+        Ok(planned(&self.targets(&observation, &asked, &ports, members)?))
     }
 
     /// Returns the first step of a deletion.
@@ -89,7 +116,7 @@ impl PlannedStep {
             }
             _ => Vec::new(),
         };
-        Self { step: Some(step.to_string()), changes, ..Self::default() }
+        Self { step: Some(step.to_string()), kind: Some(StepKind::of(step)), changes, ..Self::default() }
     }
 }
 

@@ -1,0 +1,8 @@
+//! Pure: turns what the process knows of its objects into the report of `plan`.
+
+mod collection;
+mod nodes;
+mod routes;
+mod services;
+
+pub(super) use collection::answer;

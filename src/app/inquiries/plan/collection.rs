@@ -1,0 +1,299 @@
+//! Collects the report of `plan`: loops over the functions with which the controllers plan. Makes no call, and yields
+//! between the objects, so that a large cluster does not hold up other tasks of the runtime.
+
+use super::nodes::{NodePlanFacts, node_plan, unknown_answer};
+use super::routes::RoutePlans;
+use super::services::{ServicePlanFacts, SyncPurpose, orphan_plan, service_plan};
+use crate::app::catalogue;
+use crate::app::controllers::ControllerSource;
+use crate::app::inquiries::explain::answer_time::AnswerTime;
+use crate::app::inquiries::explain::not_found;
+use crate::app::inquiries::protocol::{Answer, version};
+use crate::app::inquiries::{Inquiries, status, whole};
+use crate::app::reports::plan::{ObjectPlan, PlanCounts, PlanPart, PlanPartBuilder, PlanReport};
+use crate::app::reports::status::{ControllerState, StatusNote};
+use crate::cloud::{Reason, node};
+use crate::controllers::driver::{CurrentTerm, Reconciler};
+use crate::controllers::node::NodeReconciler;
+use crate::controllers::node_lifecycle::NodeLifecycleReconciler;
+use crate::controllers::node_lifecycle::deletion_policy::HoldReason;
+use crate::controllers::route::RouteReconciler;
+use crate::controllers::route::pod_networks::RefusedNetworks;
+use crate::controllers::service::ServiceReconciler;
+use crate::providers::vsphere::Provider;
+use crate::providers::vsphere::nsx::load_balancer::NsxLoadBalancers;
+use crate::providers::vsphere::nsx::load_balancer::preview::{FirstStep, StepPurpose, TargetMembers};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Node, Service};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Time after which the collection lets other tasks run.
+const SLICE: Duration = Duration::from_millis(1);
+
+/// Returns the plan of the process, or only that for one Node and its routes.
+pub(in crate::app::inquiries) async fn answer(process: &Inquiries, node: Option<&str>) -> Answer {
+    if let Some(name) = node
+        && !process.nodes.contains(name)
+    {
+        return not_found("node", name, process.nodes.keys());
+    }
+    let leads = process.leadership.is_leader();
+    let mut slices = Slices { began: Instant::now() };
+    let nodes = nodes(process, node, &mut slices).await;
+    let load_balancers = match node {
+        Some(_) => PlanPart::off("--node selects a Node"),
+        None => load_balancers(process, &mut slices).await,
+    };
+    let routes = routes(process, node, &mut slices).await;
+    let report = PlanReport {
+        version: version(),
+        time: whole(Timestamp::now()),
+        host: process.host.clone(),
+        leads,
+        find_leader: status::election(process).filter(|_| !leads).map(|election| election.command()),
+        node: node.map(str::to_owned),
+        nodes,
+        load_balancers,
+        routes,
+        counts: PlanCounts::default(),
+    };
+    Answer::Plan(Box::new(report.with_counts()))
+}
+
+/// Divides a long computation.
+struct Slices {
+    /// Time at which the current slice began.
+    began: Instant,
+}
+
+impl Slices {
+    /// Lets other tasks run if the current slice is over.
+    async fn next(&mut self) {
+        if self.began.elapsed() >= SLICE {
+            tokio::task::yield_now().await;
+            self.began = Instant::now();
+        }
+    }
+}
+
+/// The term of a controller in this process.
+enum PlanTerm<R> {
+    /// The controller works.
+    Current(Arc<R>),
+    /// The controller has no term now.
+    Missing,
+    /// The controller does not run in this process.
+    NoController,
+}
+
+impl<R: Reconciler> PlanTerm<R> {
+    fn of(term: Option<&CurrentTerm<R>>) -> Self {
+        match term.map(CurrentTerm::get) {
+            Some(Some(term)) => Self::Current(term),
+            Some(None) => Self::Missing,
+            None => Self::NoController,
+        }
+    }
+
+    fn current(&self) -> Option<&Arc<R>> {
+        match self {
+            Self::Current(term) => Some(term),
+            Self::Missing | Self::NoController => None,
+        }
+    }
+}
+
+/// Returns the part of a controller that has no term.
+fn without_term(process: &Inquiries, controller: &str) -> PlanPart {
+    let source = process.terms.sources.iter().find(|source| source.name == controller);
+    let (state, reason) = source.map_or((ControllerState::Starting, None), ControllerSource::state);
+    let reason = reason.unwrap_or("the controller has no work");
+    match (state, process.vsphere.rejected_parts().first()) {
+        (ControllerState::Standby, _) => PlanPart::unknown("this process does not lead, and only the leader plans"),
+        (ControllerState::Idle, None) => PlanPart::off(reason),
+        (ControllerState::Idle, Some(StatusNote { subject, message, .. })) => {
+            PlanPart::unknown(&format!("{reason}; {subject} is {message}"))
+        }
+        (ControllerState::Refused, _) => PlanPart::unknown(reason),
+        (ControllerState::Starting | ControllerState::Working, _) => {
+            PlanPart::unknown(&format!("{controller} begins soon"))
+        }
+    }
+}
+
+/// The sources of the plan for a Node.
+struct NodePlanners {
+    provider: Arc<Provider>,
+    node: Option<Arc<NodeReconciler>>,
+    lifecycle: Option<Arc<NodeLifecycleReconciler>>,
+    /// With the pod networks that get no route.
+    route: Option<(Arc<RouteReconciler>, RefusedNetworks)>,
+    time: AnswerTime,
+}
+
+impl NodePlanners {
+    fn plan(&self, node: &Arc<Node>) -> ObjectPlan {
+        let answer = self.provider.metadata(node);
+        let unknown = unknown_answer(&answer);
+        let power = || self.provider.power(node).found();
+        let route = self.route.as_ref().and_then(|(term, refused)| term.preview_of_node(node, refused)?.condition);
+        let end_of = |hold: &HoldReason| hold.until().map(|until| self.time.wall_clock(until).to_string());
+        node_plan(&NodePlanFacts {
+            node,
+            unknown,
+            preview: self.node.as_ref().map(|term| term.complete_preview(node, answer)),
+            lifecycle: self.lifecycle.as_ref().and_then(|term| term.preview(node, power())),
+            end_of: &end_of,
+            network_condition: route,
+        })
+    }
+}
+
+/// The reason why nothing is known of Nodes right after the start.
+const NODES_NOT_READ: &str = "the Nodes were not read yet";
+
+async fn nodes(process: &Inquiries, selected: Option<&str>, slices: &mut Slices) -> PlanPart {
+    let node = PlanTerm::of(process.terms.node.as_ref());
+    let lifecycle = PlanTerm::of(process.terms.lifecycle.as_ref());
+    match (&node, &lifecycle) {
+        (PlanTerm::NoController, PlanTerm::NoController) => {
+            return PlanPart::off("no controller for Nodes runs in this process");
+        }
+        (PlanTerm::Missing, _) => return without_term(process, catalogue::NODE),
+        (_, PlanTerm::Missing) => return without_term(process, catalogue::NODE_LIFECYCLE),
+        _ => {}
+    }
+    let Some(provider) = process.vsphere.provider() else { return PlanPart::unknown("the process stops") };
+    if !process.nodes.is_ready() {
+        return PlanPart::unknown(NODES_NOT_READ);
+    }
+    let route = PlanTerm::of(process.terms.route.as_ref());
+    let planners = NodePlanners {
+        provider,
+        node: node.current().cloned(),
+        lifecycle: lifecycle.current().cloned(),
+        route: route.current().map(|term| (Arc::clone(term), term.refused_networks())),
+        time: AnswerTime::now(),
+    };
+    let mut part = PlanPartBuilder::default();
+    for node in selected_nodes(process, selected) {
+        part.add(planners.plan(&node));
+        slices.next().await;
+    }
+    part.build()
+}
+
+/// Returns the cached Nodes, or only the selected one, ordered by name.
+fn selected_nodes(process: &Inquiries, selected: Option<&str>) -> Vec<Arc<Node>> {
+    match selected {
+        Some(name) => process.nodes.get(name).into_iter().collect(),
+        None => process.nodes.list().collect(),
+    }
+}
+
+async fn routes(process: &Inquiries, selected: Option<&str>, slices: &mut Slices) -> PlanPart {
+    let term = match PlanTerm::of(process.terms.route.as_ref()) {
+        PlanTerm::Current(term) => term,
+        PlanTerm::NoController => return PlanPart::off("no route controller runs in this process"),
+        PlanTerm::Missing => return without_term(process, catalogue::ROUTE),
+    };
+    let preview = term.preview();
+    if !preview.are_listed {
+        let failure = preview.listing_failure.unwrap_or_else(|| "they were not listed yet in this term".to_owned());
+        return PlanPart::unknown(&failure);
+    }
+    let refused = term.refused_networks();
+    let time = AnswerTime::now();
+    let next_pass = preview.next_pass.map(|pass| format!("at {}", time.wall_clock(pass)));
+    let next_pass = next_pass.unwrap_or_else(|| "which is queued".to_owned());
+    let mut plans = RoutePlans::default();
+    plans.add_outstanding(&preview, selected);
+    for node in selected_nodes(process, selected) {
+        for network in term.preview_of_node(&node, &refused).into_iter().flat_map(|routes| routes.networks) {
+            plans.add_network(node::name(&node), &network, &next_pass);
+        }
+        slices.next().await;
+    }
+    plans.build()
+}
+
+async fn load_balancers(process: &Inquiries, slices: &mut Slices) -> PlanPart {
+    let term = match PlanTerm::of(process.terms.service.as_ref()) {
+        PlanTerm::Current(term) => term,
+        PlanTerm::NoController => return PlanPart::off("no service controller runs in this process"),
+        PlanTerm::Missing => return without_term(process, catalogue::SERVICE),
+    };
+    let Some(balancers) = process.vsphere.load_balancers() else {
+        return PlanPart::unknown("the load balancers are being configured");
+    };
+    if !term.are_caches_filled() {
+        return PlanPart::unknown("the Services and Nodes were not read yet");
+    }
+    let targets = term.target_nodes();
+    let planners = ServicePlanners {
+        hold_of_targets: term.hold_of_targets(&targets),
+        members: balancers.target_members(&targets),
+        is_listed: balancers.is_listed(),
+        balancers,
+        term,
+    };
+    let mut objects = BTreeMap::new();
+    for key in planners.term.known_services() {
+        let plan = planners.plan(&key);
+        objects.insert(key, plan);
+        slices.next().await;
+    }
+    part_with_orphans(objects, &planners.balancers)
+}
+
+/// Returns the part with these Services, and with the load balancers of Services that do not exist.
+fn part_with_orphans(mut objects: BTreeMap<String, ObjectPlan>, balancers: &NsxLoadBalancers) -> PlanPart {
+    for orphan in balancers.orphan_previews() {
+        objects.entry(orphan.service.clone()).or_insert_with(|| orphan_plan(&orphan));
+    }
+    let mut part = PlanPartBuilder::default();
+    objects.into_values().for_each(|object| part.add(object));
+    part.build()
+}
+
+/// The sources of the plan for a Service.
+struct ServicePlanners {
+    term: Arc<ServiceReconciler>,
+    balancers: Arc<NsxLoadBalancers>,
+    members: TargetMembers,
+    hold_of_targets: Option<(Reason, String)>,
+    is_listed: bool,
+}
+
+impl ServicePlanners {
+    fn plan(&self, key: &str) -> ObjectPlan {
+        let facts = self.term.decision(key);
+        let purpose = SyncPurpose::of(&facts);
+        let step = first_step(&self.balancers, &self.members, key, (purpose, facts.service.as_deref()));
+        service_plan(&ServicePlanFacts {
+            key,
+            term: &facts,
+            step,
+            is_listed: self.is_listed,
+            hold_of_targets: self.hold_of_targets.as_ref(),
+        })
+    }
+}
+
+/// Returns the first step of the next call for a Service; `None` if no call is made, or before the first list.
+fn first_step(
+    balancers: &NsxLoadBalancers,
+    members: &TargetMembers,
+    key: &str,
+    (purpose, service): (SyncPurpose, Option<&Service>),
+) -> Option<FirstStep> {
+    match (purpose, service) {
+        (SyncPurpose::Nothing, _) => None,
+        (SyncPurpose::Ensure, Some(service)) => balancers.first_step(service, StepPurpose::Sync(members)),
+        (SyncPurpose::Delete, Some(service)) => balancers.first_step(service, StepPurpose::Deletion),
+        (_, None) => balancers.first_step_of_remainder(key),
+    }
+}

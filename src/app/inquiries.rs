@@ -24,6 +24,7 @@ use crate::runtime::local_socket::{self, RequestHandler};
 use async_trait::async_trait;
 use check::permissions::{CALLS, PermissionSettings};
 use jiff::{Timestamp, Unit};
+use plan::PlanSettings;
 use protocol::{Answer, Question, Request, Response, version};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -58,6 +59,8 @@ struct DetachedSettings {
     /// The Lease of the election; `None` if the flags turn the election off.
     lease: Option<LeaseName>,
     deletion: DeletionMode,
+    /// The settings of the controllers, for `plan`.
+    plan: PlanSettings,
 }
 
 impl Inquiries {
@@ -71,7 +74,8 @@ impl Inquiries {
             let status = reading.ok().flatten().map(|reading| reading.status).unwrap_or_default();
             inquiries.lease = Some(LeaseSource::read_once(namespace, name, status));
         }
-        inquiries.detached = Some(DetachedSettings { lease, deletion: settings.node_lifecycle.deletion.clone() });
+        let deletion = settings.node_lifecycle.deletion.clone();
+        inquiries.detached = Some(DetachedSettings { lease, deletion, plan: PlanSettings::new(settings) });
         inquiries
     }
 

@@ -193,7 +193,7 @@ async fn start_parts(
 /// without the controllers, so they cost no login there.
 fn needs_nsx(question: &Question) -> bool {
     match question {
-        Question::Status { .. } | Question::Check { .. } => true,
+        Question::Status { .. } | Question::Check { .. } | Question::Plan { .. } => true,
         // Only a running process changes deletions.
         Question::Explain { .. } | Question::Deletions(_) => false,
     }

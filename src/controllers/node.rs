@@ -36,7 +36,7 @@ use memory::NodeMemory;
 use metrics::NodeMetrics;
 use plan::{NextStep, NodeBlocked};
 pub use reconciler::NodeReconciler;
-pub use reconciler::preview::NodePreview;
+pub use reconciler::preview::{NodePreview, first_plan};
 use turns::DeferredWrites;
 
 /// The settings of this controller, from the flags.

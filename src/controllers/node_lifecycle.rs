@@ -35,7 +35,8 @@ use metrics::NodeLifecycleMetrics;
 use pause_monitor::PauseMonitor;
 use recent_deletions::{NodeDeletion, RecentDeletions};
 pub use reconciler::{
-    AllowanceError, DeletionFacts, LifecyclePreview, NodeDeletionFacts, NodeLifecycleReconciler,
+    AllowanceError, DeletionFacts, LifecycleInputs, LifecyclePreview, NodeDeletionFacts, NodeLifecycleReconciler,
+    first_preview, needs_presence,
 };
 use reconciler::{LifecycleOutcome, LifecycleState};
 

@@ -43,7 +43,8 @@ use key::Key;
 use metrics::RouteMetrics;
 pub use pod_networks::PodNetworks;
 pub use reconciler::{
-    DestinationPreview, NodeRoutePreview, PodNetworkFacts, PodNetworkPreview, RouteFacts, RoutePreview, RouteReconciler,
+    DestinationPreview, FirstRoutePass, NodeRoutePreview, PodNetworkFacts, PodNetworkPreview, RouteFacts, RouteListing,
+    RoutePreview, RouteReconciler,
 };
 use reconciler::{Progress, RouteOutcome};
 use schedule::Schedule;

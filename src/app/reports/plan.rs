@@ -37,6 +37,8 @@ pub struct PlanReport {
     pub host: String,
     /// Whether this process leads.
     pub leads: bool,
+    /// Whether a command made the plan without a daemon, so that clocks and limits of a leader are not known.
+    pub is_detached: bool,
     /// On a standby, the command that finds the Pod of the leader.
     pub find_leader: Option<String>,
     /// The only Node of the plan; `None` if the plan is about all objects.
@@ -435,7 +437,11 @@ impl PlanReport {
 
     /// Returns the text. The last line is the verdict with the numbers of objects.
     pub fn lines(&self) -> Vec<Line> {
-        let role = if self.leads { "leader" } else { "standby" };
+        let role = match self.leads {
+            _ if self.is_detached => "read from",
+            true => "leader",
+            false => "standby",
+        };
         let mut lines = Line::wrapped(Emphasis::Plain, &[format!("{role} {}", self.host), self.time.to_string()]);
         if let Some(command) = &self.find_leader {
             let text = "this process does not lead; find the Pod of the leader with";

@@ -1,8 +1,8 @@
-//! `plan`: what the controllers of the running process would write, delete, adopt or hold now.
+//! `plan`: what the controllers would write, delete, adopt or hold now.
 
 use super::{CommandOutput, arguments, output, process_client};
 use crate::app::inquiries::protocol::{Answer, Question};
-use clap::{Arg, Command};
+use clap::{Arg, ArgAction, Command};
 use std::ffi::OsString;
 
 const NAME: &str = "plan";
@@ -11,19 +11,29 @@ const ABOUT: &str = "Prints what the controllers would create, update, delete, a
                      for each Node and field, for each Service with its load balancer, and for each route. Objects \
                      that need nothing are counted.\n\n\
                      The command asks the process in whose container it runs, writes nothing, and makes no call to the \
-                     API server, vCenter or NSX. Exit codes: 0 no change, 1 there are changes or holds, 2 wrong usage, \
-                     no process or no such Node, 3 something is not known, for example because this process does not \
+                     API server, vCenter or NSX. With --detached, --compare or --cloud-config it needs no process, \
+                     logs in once to each server, and plans as a new leader would: beside the Go program, or with \
+                     another vsphere.conf. Exit codes: 0 no change, 1 there are changes or holds, 2 wrong usage, no \
+                     process or no such Node, 3 something is not known, for example because this process does not \
                      lead.";
 
 const EXAMPLES: &str = "Examples:\n  \
     kubectl -n kube-system exec POD -- /bin/vsphere-cloud-controller-manager plan\n  \
     kubectl -n kube-system exec POD -- /bin/vsphere-cloud-controller-manager plan --node=worker-7\n  \
-    kubectl -n kube-system exec POD -- /bin/vsphere-cloud-controller-manager plan -o json";
+    vsphere-cloud-controller-manager plan --compare -- --cloud-config=/etc/cloud/vsphere.conf --cluster-name=blue\n  \
+    vsphere-cloud-controller-manager plan --kubeconfig=admin.conf --cloud-config=new.conf";
 
 /// Returns the command line.
 pub(super) fn command() -> Command {
-    let node = Arg::new("node").long("node").value_name("NAME").help("Plan only for this Node and its routes");
-    arguments::command(NAME, ABOUT, EXAMPLES).arg(node)
+    let command = arguments::command(NAME, ABOUT, EXAMPLES).args([
+        Arg::new("node").long("node").value_name("NAME").help("Plan only for this Node and its routes"),
+        Arg::new("compare")
+            .long("compare")
+            .action(ArgAction::SetTrue)
+            .conflicts_with("pid")
+            .help("Compare with what another program, such as the Go program, has written; as --detached"),
+    ]);
+    arguments::detachable(command)
 }
 
 pub(super) fn run(arguments: &[OsString]) -> CommandOutput {

@@ -24,12 +24,12 @@ use super::failure::RouteFailure;
 use super::key::Key;
 use super::metrics::RouteMetrics;
 use super::plan::{Creation, RefusedNetwork, RouteChanges, plan, refused_networks};
-use super::pod_networks::{PodNetworks, refused, wanted};
+use super::pod_networks::{PodNetworks, RefusedNetworks, refused, wanted};
 use super::schedule::Schedule;
 use super::tracked_nodes::{TrackedNodes, Version};
 use crate::base::backoff::Failures;
 use crate::base::error_chain::chain;
-use crate::cloud::{LiveReads, Presence, Reason, node};
+use crate::cloud::{LiveReads, Presence, Reason, Route, node};
 use crate::controllers::driver::Requeue;
 use crate::controllers::reason_tracker::ReasonTracker;
 use crate::controllers::{now, reason_of, record_event};
@@ -37,7 +37,7 @@ use crate::kubernetes::call::CallError;
 use crate::kubernetes::events::{EventType, Recorder};
 use crate::kubernetes::patch::{patch_status, permits_retry};
 pub use explanation::{PodNetworkFacts, RouteFacts};
-pub use preview::{DestinationPreview, NodeRoutePreview, PodNetworkPreview, RoutePreview};
+pub use preview::{DestinationPreview, FirstRoutePass, NodeRoutePreview, PodNetworkPreview, RoutePreview};
 
 /// Interval between the checks of a kept route, unless its Node changes earlier.
 const KEPT_ROUTE_PAUSE: Duration = Duration::from_secs(300);
@@ -90,6 +90,17 @@ pub enum RouteOutcome {
     Nothing,
 }
 
+/// The routes of the cloud.
+#[derive(Clone, Debug, Default)]
+pub struct RouteListing {
+    /// The routes.
+    pub routes: Vec<Route>,
+    /// Whether the cloud rewrites routes in place; see [`Routes::rewrites_in_place`].
+    ///
+    /// [`Routes::rewrites_in_place`]: crate::cloud::Routes::rewrites_in_place
+    pub rewrites: bool,
+}
+
 /// One listing and its plan.
 #[derive(Debug)]
 pub struct Pass {
@@ -97,6 +108,21 @@ pub struct Pass {
     targets: BTreeSet<String>,
     plan: BTreeMap<IpNet, RouteChanges>,
     rejected: Vec<RefusedNetwork>,
+}
+
+impl Pass {
+    /// Plans the changes. `networks` come from `--cluster-cidr`.
+    fn plan(nodes: Vec<Arc<Node>>, listing: &RouteListing, networks: &[IpNet], refused: &RefusedNetworks) -> Self {
+        let RouteListing { routes, rewrites } = listing;
+        let own: Vec<&Node> = nodes.iter().map(|node| &**node).collect();
+        let plan = plan(&own, routes, networks, refused, *rewrites);
+        let rejected = refused_networks(&own, routes, refused);
+        let led_to: BTreeSet<&str> = routes.iter().map(|route| route.target_node.as_str()).collect();
+        let is_target = |node: &&Node| led_to.contains(node::name(node));
+        let without_networks = own.into_iter().filter(|node| wanted(node).next().is_none());
+        let targets = without_networks.filter(is_target).map(|node| node::name(node).to_owned()).collect();
+        Self { nodes, targets, plan, rejected }
+    }
 }
 
 impl Progress {
@@ -190,14 +216,7 @@ impl RouteReconciler {
         let refused = refused(all_nodes, &self.networks, self.pod_networks);
         let Listing { routes, rewrites, ambiguous: blocked } = self.cloud.list_routes().await?;
         self.metrics.show_blocked(blocked);
-        let own: Vec<&Node> = nodes.iter().map(|node| &**node).collect();
-        let plan = plan(&own, &routes, &self.networks, &refused, rewrites);
-        let refused = refused_networks(&own, &routes, &refused);
-        let led_to: BTreeSet<&str> = routes.iter().map(|route| route.target_node.as_str()).collect();
-        let is_target = |node: &&Node| led_to.contains(node::name(node));
-        let without_networks = own.into_iter().filter(|node| wanted(node).next().is_none());
-        let targets = without_networks.filter(is_target).map(|node| node::name(node).to_owned()).collect();
-        Ok(Pass { nodes, targets, plan, rejected: refused })
+        Ok(Pass::plan(nodes, &RouteListing { routes, rewrites }, &self.networks, &refused))
     }
 
     pub(super) async fn reconcile_destination(&self, network: IpNet) -> ApplyResult {

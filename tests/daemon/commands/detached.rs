@@ -16,15 +16,15 @@ use crate::credentials::{PASSWORD, USER, reject_three_logins};
 const OWN_AGENT: &str = "vsphere-cloud-controller-manager/";
 
 /// The files and flags of detached commands.
-struct Site {
+pub struct Site {
     kubeconfig: PathBuf,
     config: PathBuf,
     /// Flags of the daemon.
-    flags: Vec<String>,
+    pub flags: Vec<String>,
 }
 
 impl Site {
-    fn new(cluster: &Cluster, server: &ApiServer, config: &str) -> Self {
+    pub fn new(cluster: &Cluster, server: &ApiServer, config: &str) -> Self {
         let path = cluster.folder().join(format!("{}-detached.conf", cluster.pool()));
         std::fs::write(&path, config).unwrap();
         let lease = format!("--leader-elect-resource-name={}", cluster.pool());
@@ -42,7 +42,7 @@ impl Site {
     }
 
     /// Runs a command with these arguments before the flags of the daemon.
-    async fn run(&self, arguments: &[&str]) -> CommandResult {
+    pub async fn run(&self, arguments: &[&str]) -> CommandResult {
         let mut command = Command::new(BINARY);
         command.args(self.command_line(arguments)).env_clear();
         let output = support::command::output(command, "").await;
@@ -53,7 +53,7 @@ impl Site {
         }
     }
 
-    async fn json(&self, arguments: &[&str]) -> (Option<i32>, Value) {
+    pub async fn json(&self, arguments: &[&str]) -> (Option<i32>, Value) {
         let CommandResult { code, output, messages } = self.run(&[arguments, &["-o", "json"]].concat()).await;
         (code, serde_json::from_str(&output).unwrap_or_else(|error| panic!("{error}: {output}{messages}")))
     }
@@ -66,7 +66,7 @@ fn with_status(report: &Value, status: &str) -> BTreeSet<String> {
 }
 
 /// Returns the writes of this program, without the reviews of permissions, which the API server does not store.
-fn writes(server: &ApiServer) -> Vec<AuditEvent> {
+pub fn writes(server: &ApiServer) -> Vec<AuditEvent> {
     let is_review = |event: &AuditEvent| event.object_ref.resource == "selfsubjectaccessreviews";
     let is_own = |event: &AuditEvent| event.user_agent.starts_with(OWN_AGENT);
     server.audit().into_iter().filter(|event| is_own(event) && event.is_write() && !is_review(event)).collect()

@@ -6,9 +6,11 @@ use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
+use support::fake_nsx::{FakeNsx, Model};
 use support::rbac::{self, Subject};
 use support::{ApiServer, Vcenter, eventually};
 
+use super::detached::{self, writes};
 use super::{CommandResult, ask, compare_with_page, json as json_of, normalised, start_candidate};
 use crate::cluster::{Cluster, LIMIT};
 
@@ -65,6 +67,28 @@ fn changes_of(report: &Value, name: &str) -> Vec<Value> {
 
 fn has(changes: &[Value], kind: &str, reason: &str) -> bool {
     changes.iter().any(|change| change["kind"] == kind && change["reason"] == reason)
+}
+
+/// Checks that the announced updates are those between two versions of a Node that waited for its initialisation.
+fn assert_written(changes: &[Value], before: &Node, after: &Node) {
+    let present = values(before);
+    let written = values(after);
+    let is_update = |change: &&Value| {
+        // A condition says why the Node waits, and has another value once it does not wait.
+        change["kind"] == "update" && !change["field"].as_str().unwrap().starts_with("condition ")
+    };
+    let updates: Vec<&Value> = changes.iter().filter(is_update).collect();
+    assert!(updates.len() > 8, "{updates:#?}");
+    for change in updates {
+        let field = change["field"].as_str().unwrap();
+        let has_value = |values: &BTreeMap<String, Vec<String>>, value: &Value| match value.as_str() {
+            Some(value) => values.get(field).is_some_and(|all| all.iter().any(|one| one == value)),
+            // An address of the type may stay.
+            None => field.starts_with("address ") || !values.contains_key(field),
+        };
+        assert!(has_value(&present, &change["present"]), "{change} {present:#?}");
+        assert!(has_value(&written, &change["planned"]), "{change} {written:#?}");
+    }
 }
 
 /// Indentation of a continued line.
@@ -132,24 +156,7 @@ async fn what_is_announced_for_a_node_is_written_next() {
         nodes.patch(name, &PatchParams::default(), &Patch::Merge(change)).await.unwrap();
     }
     cluster.wait_until_initialised(0..2, &daemon).await;
-    let present = values(&before);
-    let written = values(&nodes.get(&joins).await.unwrap());
-    let is_update = |change: &Value| {
-        // A condition says why the Node waits, and has another value once it does not wait.
-        change["kind"] == "update" && !change["field"].as_str().unwrap().starts_with("condition ")
-    };
-    let updates: Vec<Value> = changes_of(&announced, &joins).into_iter().filter(is_update).collect();
-    assert!(updates.len() > 8, "{updates:#?}");
-    for change in updates {
-        let field = change["field"].as_str().unwrap();
-        let has_value = |values: &BTreeMap<String, Vec<String>>, value: &Value| match value.as_str() {
-            Some(value) => values.get(field).is_some_and(|all| all.iter().any(|one| one == value)),
-            // An address of the type may stay.
-            None => field.starts_with("address ") || !values.contains_key(field),
-        };
-        assert!(has_value(&present, &change["present"]), "{change} {present:#?}");
-        assert!(has_value(&written, &change["planned"]), "{change} {written:#?}");
-    }
+    assert_written(&changes_of(&announced, &joins), &before, &nodes.get(&joins).await.unwrap());
 
     let incomplete = ask(&daemon, &["plan", "--wait", "--timeout=2s"]).await;
     assert!(incomplete.code == Some(1) || incomplete.code == Some(3), "{}", incomplete.output);
@@ -185,4 +192,64 @@ async fn a_standby_has_no_plan_and_names_the_leader() {
         }
     })
     .await;
+}
+
+/// A rehearsal: the plan is made beside another program, and the daemon then makes it true.
+#[tokio::test]
+async fn a_rehearsal_writes_nothing_and_announces_what_the_daemon_then_writes() {
+    let server = ApiServer::audited().await;
+    let cluster = Cluster::on(&server).await;
+    let vcenter = Vcenter::start(&cluster.scenario(0..2)).await;
+    cluster.register(0..2).await;
+    let versions = cluster.versions().await;
+    let config = Cluster::zoned(&[vcenter.ini_section("vc-1", "dc-1")]);
+    let site = detached::Site::new(&cluster, &server, &config);
+    let (code, announced) = site.json(&["plan", "--compare"]).await;
+    assert_eq!((code, &announced["isDetached"]), (Some(1), &json!(true)), "{announced:#}");
+    assert_eq!(announced["nodes"]["counts"]["updated"], 2, "{announced:#}");
+    assert_eq!(cluster.versions().await, versions, "no Node was written");
+    let is_of_throttle = |name: &str| name.starts_with("vsphere-ccm-logins-");
+    for event in writes(&server) {
+        let created = event.request_object["metadata"]["name"].as_str().unwrap_or_default();
+        assert!(is_of_throttle(&event.object_ref.name) || is_of_throttle(created), "{event:?}");
+    }
+    let counts = vcenter.counts().await;
+    assert_eq!((counts.soap_logins, counts.soap_sessions, counts.rest_sessions), (1, 0, 0), "{counts:?}");
+
+    let name = cluster.name(0);
+    let nodes = Api::<Node>::all(cluster.client.clone());
+    let before = nodes.get(&name).await.unwrap();
+    let daemon = cluster.start_for(&vcenter, &[]).await;
+    cluster.wait_until_initialised(0..2, &daemon).await;
+    assert_written(&changes_of(&announced, &name), &before, &nodes.get(&name).await.unwrap());
+    let settled = site.run(&["plan", "--compare"]).await;
+    assert_eq!(settled.code, Some(0), "{}{}", settled.output, settled.messages);
+    assert!(settled.output.starts_with("read from ") && settled.output.contains("\nno change: "), "{}", settled.output);
+    assert!(!settled.output.contains(vcenter.password()), "{}", settled.output);
+}
+
+/// Another `vsphere.conf`, with routes, is tried without a process.
+#[tokio::test]
+async fn another_configuration_is_planned_without_a_change_in_nsx() {
+    let cluster = Cluster::new().await;
+    let vcenter = Vcenter::start(&cluster.scenario(0..1)).await;
+    cluster.marked(cluster.kubelet(0)).pod_cidrs(&["10.244.0.0/24"]).register(&cluster.client).await;
+    let nsx = FakeNsx::start(Model::small().user("ccm", "Correct-Horse-1")).await;
+    let ca_file = cluster.folder().join(format!("{}-plan-ca.pem", cluster.pool()));
+    std::fs::write(&ca_file, nsx.ca_pem()).unwrap();
+    let section = vcenter.ini_section("vc-1", "dc-1");
+    let (host, ca_file) = (nsx.address(), ca_file.display());
+    let login = format!("[NSXT]\nhost = {host}\nca-file = {ca_file}\nuser = ccm\npassword = Correct-Horse-1\n");
+    let config = format!("{}\n{login}[Route]\nrouter-path = /infra/tier-1s/t1\n", Cluster::zoned(&[section]));
+    let mut site = detached::Site::new(&cluster, ApiServer::shared().await, &config);
+    site.flags.push(format!("--cluster-name={}", cluster.pool()));
+    site.flags.push("--cluster-cidr=10.244.0.0/16".to_owned());
+    let before = nsx.objects();
+    let (code, plan) = site.json(&["plan"]).await;
+    let of_routes = &plan["routes"];
+    assert_eq!((code, &of_routes["counts"]["created"]), (Some(1), &json!(1)), "{plan:#}");
+    let route = &of_routes["objects"][0];
+    assert_eq!((&route["name"], &route["changes"][0]["kind"]), (&json!("10.244.0.0/24"), &json!("create")), "{plan:#}");
+    assert_eq!(nsx.objects(), before);
+    assert_eq!(nsx.login_attempts().len(), 1, "{:?}", nsx.login_attempts());
 }

@@ -1,6 +1,7 @@
 //! Collects the report of `plan`: loops over the functions with which the controllers plan. Makes no call, and yields
 //! between the objects, so that a large cluster does not hold up other tasks of the runtime.
 
+use super::detached::DetachedPlanner;
 use super::nodes::{NodePlanFacts, node_plan, unknown_answer};
 use super::routes::RoutePlans;
 use super::services::{ServicePlanFacts, SyncPurpose, orphan_plan, service_plan};
@@ -9,7 +10,7 @@ use crate::app::controllers::ControllerSource;
 use crate::app::inquiries::explain::answer_time::AnswerTime;
 use crate::app::inquiries::explain::not_found;
 use crate::app::inquiries::protocol::{Answer, version};
-use crate::app::inquiries::{Inquiries, status, whole};
+use crate::app::inquiries::{DetachedSettings, Inquiries, status, whole};
 use crate::app::reports::plan::{ObjectPlan, PlanCounts, PlanPart, PlanPartBuilder, PlanReport};
 use crate::app::reports::status::{ControllerState, StatusNote};
 use crate::cloud::{Reason, node};
@@ -42,18 +43,20 @@ pub(in crate::app::inquiries) async fn answer(process: &Inquiries, node: Option<
     }
     let leads = process.leadership.is_leader();
     let mut slices = Slices { began: Instant::now() };
-    let nodes = nodes(process, node, &mut slices).await;
-    let load_balancers = match node {
-        Some(_) => PlanPart::off("--node selects a Node"),
-        None => load_balancers(process, &mut slices).await,
+    let PlanParts { nodes, load_balancers, routes } = match &process.detached {
+        Some(DetachedSettings { plan: settings, .. }) => {
+            DetachedPlanner { process, settings, selected: node }.parts(&mut slices).await
+        }
+        None => attached_parts(process, node, &mut slices).await,
     };
-    let routes = routes(process, node, &mut slices).await;
+    let is_standby = !leads && process.detached.is_none();
     let report = PlanReport {
         version: version(),
         time: whole(Timestamp::now()),
         host: process.host.clone(),
         leads,
-        find_leader: status::election(process).filter(|_| !leads).map(|election| election.command()),
+        is_detached: process.detached.is_some(),
+        find_leader: status::election(process).filter(|_| is_standby).map(|election| election.command()),
         node: node.map(str::to_owned),
         nodes,
         load_balancers,
@@ -63,15 +66,35 @@ pub(in crate::app::inquiries) async fn answer(process: &Inquiries, node: Option<
     Answer::Plan(Box::new(report.with_counts()))
 }
 
+/// The parts of a plan.
+pub(super) struct PlanParts {
+    pub(super) nodes: PlanPart,
+    pub(super) load_balancers: PlanPart,
+    pub(super) routes: PlanPart,
+}
+
+/// Returns the plan of the controllers of this process.
+async fn attached_parts(process: &Inquiries, node: Option<&str>, slices: &mut Slices) -> PlanParts {
+    let nodes = nodes(process, node, slices).await;
+    let load_balancers = match node {
+        Some(_) => PlanPart::off(ONE_NODE),
+        None => load_balancers(process, slices).await,
+    };
+    PlanParts { nodes, load_balancers, routes: routes(process, node, slices).await }
+}
+
+/// The reason why a plan for one Node has no load balancers.
+pub(super) const ONE_NODE: &str = "--node selects a Node";
+
 /// Divides a long computation.
-struct Slices {
+pub(super) struct Slices {
     /// Time at which the current slice began.
     began: Instant,
 }
 
 impl Slices {
     /// Lets other tasks run if the current slice is over.
-    async fn next(&mut self) {
+    pub(super) async fn next(&mut self) {
         if self.began.elapsed() >= SLICE {
             tokio::task::yield_now().await;
             self.began = Instant::now();
@@ -144,6 +167,7 @@ impl NodePlanners {
         node_plan(&NodePlanFacts {
             node,
             unknown,
+            has_term: true,
             preview: self.node.as_ref().map(|term| term.complete_preview(node, answer)),
             lifecycle: self.lifecycle.as_ref().and_then(|term| term.preview(node, power())),
             end_of: &end_of,
@@ -187,7 +211,7 @@ async fn nodes(process: &Inquiries, selected: Option<&str>, slices: &mut Slices)
 }
 
 /// Returns the cached Nodes, or only the selected one, ordered by name.
-fn selected_nodes(process: &Inquiries, selected: Option<&str>) -> Vec<Arc<Node>> {
+pub(super) fn selected_nodes(process: &Inquiries, selected: Option<&str>) -> Vec<Arc<Node>> {
     match selected {
         Some(name) => process.nodes.get(name).into_iter().collect(),
         None => process.nodes.list().collect(),
@@ -250,7 +274,7 @@ async fn load_balancers(process: &Inquiries, slices: &mut Slices) -> PlanPart {
 }
 
 /// Returns the part with these Services, and with the load balancers of Services that do not exist.
-fn part_with_orphans(mut objects: BTreeMap<String, ObjectPlan>, balancers: &NsxLoadBalancers) -> PlanPart {
+pub(super) fn part_with_orphans(mut objects: BTreeMap<String, ObjectPlan>, balancers: &NsxLoadBalancers) -> PlanPart {
     for orphan in balancers.orphan_previews() {
         objects.entry(orphan.service.clone()).or_insert_with(|| orphan_plan(&orphan));
     }
@@ -284,7 +308,7 @@ impl ServicePlanners {
 }
 
 /// Returns the first step of the next call for a Service; `None` if no call is made, or before the first list.
-fn first_step(
+pub(super) fn first_step(
     balancers: &NsxLoadBalancers,
     members: &TargetMembers,
     key: &str,

@@ -23,6 +23,8 @@ pub(super) struct NodePlanFacts<'a> {
     pub(super) node: &'a Node,
     /// The reason why the answer of the cloud about the VM is not known.
     pub(super) unknown: Option<Unknown>,
+    /// Whether the plans come from terms of leadership, which have clocks and limits.
+    pub(super) has_term: bool,
     /// The plan of the node controller; `None` if it does not run in this process.
     pub(super) preview: Option<NodePreview>,
     /// The plan of the node-lifecycle controller; `None` if it leaves the Node alone or does not run in this process.
@@ -51,7 +53,7 @@ pub(super) fn node_plan(facts: &NodePlanFacts<'_>) -> ObjectPlan {
         add_preview(&mut object, facts, preview);
     }
     if let Some(lifecycle) = &facts.lifecycle {
-        let is_deleted = add_deletion(&mut object, &lifecycle.deletion, facts.end_of);
+        let is_deleted = add_deletion(&mut object, &lifecycle.deletion, facts);
         if !is_deleted {
             add_lifecycle_taints(&mut object, facts, lifecycle);
         }
@@ -207,11 +209,7 @@ fn condition_text(condition: &NodeCondition) -> String {
 
 /// Adds the deletion of the Node, or the reason why it is not deleted although its kubelet does not report. Returns
 /// whether the Node is deleted.
-fn add_deletion(
-    object: &mut ObjectPlan,
-    facts: &NodeDeletionFacts,
-    end_of: &dyn Fn(&HoldReason) -> Option<String>,
-) -> bool {
+fn add_deletion(object: &mut ObjectPlan, facts: &NodeDeletionFacts, inputs: &NodePlanFacts<'_>) -> bool {
     if facts.exemption.is_some() {
         return false;
     }
@@ -226,6 +224,19 @@ fn add_deletion(
             let kind = if is_unknown { ChangeKind::Unknown } else { ChangeKind::Hold };
             object.add(change(kind).with_reason(reason.as_str()).with_message(message));
         }
+        (Some(Candidacy::VmAbsent(proof)), None) if !inputs.has_term => {
+            let hold = match &facts.mode {
+                DeletionMode::Enforce => None,
+                DeletionMode::DryRun => Some(HoldReason::DryRun),
+                DeletionMode::Off { reason } => Some(HoldReason::Off { reason }),
+            };
+            let Some(hold) = hold else {
+                let clocks = "after the grace period and within the limits of the leader, which are not known here";
+                object.add(deletion_change(facts).with_message(&format!("{clocks}; VM confirmed deleted: {proof}")));
+                return true;
+            };
+            object.add(held_deletion(&hold, None));
+        }
         (Some(Candidacy::VmAbsent(_)), None) => {
             object.add(change(ChangeKind::Unknown).with_message("its VM is looked up again at the next check"));
         }
@@ -234,18 +245,24 @@ fn add_deletion(
             let dry_run = (facts.mode == DeletionMode::DryRun).then_some(HoldReason::DryRun);
             let hold = checks.hold.as_ref().map(|(_, hold)| hold.clone()).or(dry_run);
             let Some(hold) = hold else {
-                object.add(
-                    PlannedChange::new(ChangeKind::Delete, "Node")
-                        .with_present(&format!("UID {}", facts.facts.uid))
-                        .with_message(&format!("after a fresh proof; VM confirmed deleted: {proof}")),
-                );
+                let message = format!("after a fresh proof; VM confirmed deleted: {proof}");
+                object.add(deletion_change(facts).with_message(&message));
                 return true;
             };
-            let message = hold.message(end_of(&hold).as_deref());
-            object.add(change(ChangeKind::Hold).with_reason(hold.reason().as_str()).with_message(&message));
+            object.add(held_deletion(&hold, (inputs.end_of)(&hold).as_deref()));
         }
     }
     false
+}
+
+fn deletion_change(facts: &NodeDeletionFacts) -> PlannedChange {
+    PlannedChange::new(ChangeKind::Delete, "Node").with_present(&format!("UID {}", facts.facts.uid))
+}
+
+/// Returns the hold of a deletion. `until` is its end.
+fn held_deletion(hold: &HoldReason, until: Option<&str>) -> PlannedChange {
+    let change = PlannedChange::new(ChangeKind::Hold, "deletion").with_reason(hold.reason().as_str());
+    change.with_message(&hold.message(until))
 }
 
 fn add_lifecycle_taints(object: &mut ObjectPlan, facts: &NodePlanFacts<'_>, lifecycle: &LifecyclePreview) {

@@ -23,6 +23,7 @@ fn report(nodes: PlanPart, load_balancers: PlanPart, routes: PlanPart) -> PlanRe
         time: "2026-11-24T03:12:40Z".parse().unwrap(),
         host: "cp-1".to_owned(),
         leads: true,
+        is_detached: false,
         find_leader: None,
         node: None,
         nodes,
@@ -150,6 +151,12 @@ fn a_standby_prints_the_command_that_finds_the_leader() {
 }
 
 #[test]
+fn a_plan_without_a_daemon_says_where_it_was_read() {
+    let detached = PlanReport { leads: false, is_detached: true, ..all_kinds() };
+    assert_eq!(text(&detached)[0], "read from cp-1   2026-11-24T03:12:40Z");
+}
+
+#[test]
 fn a_long_list_is_cut_and_its_counts_stay_exact() {
     let update = || PlannedChange::update("label a", None, Some("b"));
     let numbered = |number: usize, changes| object(&format!("worker-{number}"), changes);
@@ -168,10 +175,16 @@ fn a_long_list_is_cut_and_its_counts_stay_exact() {
 #[test]
 fn the_largest_answer_fits_into_the_socket() {
     let long = "\"".repeat(2 * MAX_CHARS);
-    let change = || PlannedChange::update(&long, Some(&long), Some(&long)).with_message(&long);
-    let largest = || part((0..5000).map(|_| object(&long, (0..MAX_CHANGES).map(|_| change()).collect())).collect());
-    let report = report(largest(), largest(), largest());
-    assert_eq!(report.counts.objects, 15_000);
+    let change = PlannedChange::update(&long, Some(&long), Some(&long)).with_message(&long);
+    let largest = object(&long, vec![change; MAX_CHANGES]);
+    let whole = || {
+        let mut part = PlanPartBuilder::default();
+        // A part takes seven of them.
+        (0..20).for_each(|_| part.add(largest.clone()));
+        part.build()
+    };
+    let report = report(whole(), whole(), whole());
+    assert!(report.nodes.omitted > 0 && report.counts.objects == 60, "{:?}", report.counts);
     let bytes = serde_json::to_vec(&report).unwrap().len();
     assert!(bytes < 8 * 1024 * 1024, "{bytes}");
 }

@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1::Node;
 use super::NodeReconciler;
 use crate::cloud::{CloudProvider, InstanceMetadata, Presence, node};
 use crate::controllers::BlockedObject;
+use crate::controllers::node::Policy;
 use crate::controllers::node::observe::{AllowedWrites, OwnNode, usable_answer};
 use crate::controllers::node::plan::{self, NodePlan, plan};
 
@@ -59,6 +60,19 @@ impl NodeReconciler {
             defers_labels: lacks_labels && !self.label_moves.has_turn(name),
         }
     }
+}
+
+/// Returns the plan for `node` with the provider's answer, without the state of a term: that of the first reconcile,
+/// with the writes that have a pace. `None` for a Node that the controller leaves alone.
+pub fn first_plan(
+    node: &Arc<Node>,
+    answer: Presence<InstanceMetadata>,
+    provider: &dyn CloudProvider,
+    policy: &Policy,
+) -> Option<NodePlan> {
+    let turn = AllowedWrites { of_record: true, of_labels: true };
+    let own = observed(node, answer, provider, (Duration::ZERO, turn))?;
+    Some(plan(Some(&own), policy))
 }
 
 /// Returns the inputs of the plan, without a call to the provider.

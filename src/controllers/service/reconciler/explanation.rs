@@ -167,6 +167,12 @@ impl ServiceReconciler {
     }
 }
 
+/// Returns what is known of a Service without a term: the decision of the first sync.
+pub fn first_decision(service: Arc<Service>, balancer: &dyn LoadBalancer) -> ServiceFacts {
+    let plan = planned(balancer, &service, &ServiceRecord::default());
+    ServiceFacts { service: Some(service), plan: Some(plan), ..ServiceFacts::default() }
+}
+
 /// Decides as a sync does.
 fn planned(balancer: &dyn LoadBalancer, service: &Service, record: &ServiceRecord) -> ServicePlan {
     let inputs = Inputs::of(service, balancer.annotation_prefixes());

@@ -99,6 +99,7 @@ fn planned(node: &Node, answer: &Presence<InstanceMetadata>, policy: &Policy) ->
         unknown: unknown_answer(answer),
         preview: Some(preview(node, answer, policy)),
         lifecycle: None,
+        has_term: true,
         end_of: &|_| None,
         network_condition: None,
     })
@@ -312,6 +313,7 @@ fn a_label_that_stays_and_a_refused_write_are_named() {
         unknown: None,
         preview: Some(preview),
         lifecycle: None,
+        has_term: true,
         end_of: &|_| None,
         network_condition: Some(("False", "RouteCreated")),
     });
@@ -368,6 +370,10 @@ fn checks(hold: Option<(DeletionRule, HoldReason)>) -> DeletionChecks {
 }
 
 fn with_lifecycle(deletion: NodeDeletionFacts, taints: Vec<Change>) -> ObjectPlan {
+    of_lifecycle(deletion, taints, true)
+}
+
+fn of_lifecycle(deletion: NodeDeletionFacts, taints: Vec<Change>, has_term: bool) -> ObjectPlan {
     let at = Instant::now();
     let limit = HoldReason::Limit { capacity: 0, window: Duration::from_secs(600), until: Some(at) };
     let is_held = taints.is_empty();
@@ -376,6 +382,7 @@ fn with_lifecycle(deletion: NodeDeletionFacts, taints: Vec<Change>) -> ObjectPla
         unknown: None,
         preview: None,
         lifecycle: Some(LifecyclePreview { deletion, taints, out_of_service_hold: is_held.then_some(limit) }),
+        has_term,
         end_of: &|hold| hold.until().map(|_| "2026-11-24T03:13:10Z".to_owned()),
         network_condition: None,
     })
@@ -414,6 +421,26 @@ fn the_deletion_of_a_node_is_announced_held_or_not_known() {
     let held = with_lifecycle(deletion(Some(Candidacy::VmExists), None), vec![]);
     assert_eq!(of_kinds(&held, &[ChangeKind::Hold])[0].1, "out-of-service taint");
     assert!(held.changes[0].message.as_ref().unwrap().ends_with("2026-11-24T03:13:10Z"), "{held:?}");
+}
+
+#[test]
+fn without_a_term_a_deletion_is_announced_without_its_clocks() {
+    let absent = |mode| {
+        let proof = AbsenceProof::new("no VM with the UUID", []);
+        NodeDeletionFacts { mode, ..deletion(Some(Candidacy::VmAbsent(proof)), None) }
+    };
+    for (mode, expected) in [
+        (DeletionMode::Enforce, (ChangeKind::Delete, "Node", "")),
+        (DeletionMode::DryRun, (ChangeKind::Hold, "deletion", "DeletionDryRun")),
+        (DeletionMode::Off { reason: "a flag" }, (ChangeKind::Hold, "deletion", "DeletionOff")),
+    ] {
+        let object = of_lifecycle(absent(mode), vec![Change::AddShutdown], false);
+        let (kind, field, reason) = expected;
+        assert_eq!(
+            of_kinds(&object, &[ChangeKind::Delete, ChangeKind::Hold, ChangeKind::Unknown]),
+            [(kind, field.to_owned(), reason.to_owned())]
+        );
+    }
 }
 
 #[test]

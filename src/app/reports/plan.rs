@@ -311,8 +311,8 @@ impl PlanCounts {
     fn text(self) -> String {
         let Self { created, updated, deleted, adopted, held, unknown, unchanged, .. } = self;
         format!(
-            "{created} created, {updated} updated, {deleted} deleted, {adopted} adopted, {held} held, {unknown} unknown, \
-             {unchanged} need nothing"
+            "{created} created, {updated} updated, {deleted} deleted, {adopted} adopted, {held} held, \
+             {unknown} unknown, {unchanged} need nothing"
         )
     }
 }

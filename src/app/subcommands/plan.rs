@@ -7,8 +7,8 @@ use std::ffi::OsString;
 
 const NAME: &str = "plan";
 
-const ABOUT: &str = "Prints what the controllers would create, update, delete, adopt or hold now, against what is there: \
-                     for each Node and field, for each Service with its load balancer, and for each route. Objects \
+const ABOUT: &str = "Prints what the controllers would create, update, delete, adopt or hold now, against what is \
+                     there: for each Node and field, for each Service with its load balancer, and for each route. Objects \
                      that need nothing are counted.\n\n\
                      The command asks the process in whose container it runs, writes nothing, and makes no call to the \
                      API server, vCenter or NSX. With --detached, --compare or --cloud-config it needs no process, \

@@ -45,7 +45,9 @@ fn values(node: &Node) -> BTreeMap<String, Vec<String>> {
         add("provider ID".to_owned(), id);
     }
     for taint in node["spec"]["taints"].as_array().into_iter().flatten() {
-        add(format!("taint {}", taint["key"].as_str().unwrap()), taint["effect"].as_str().unwrap());
+        let value = taint["value"].as_str().filter(|value| !value.is_empty()).map(|value| format!("{value}:"));
+        let text = format!("{}{}", value.unwrap_or_default(), taint["effect"].as_str().unwrap());
+        add(format!("taint {}", taint["key"].as_str().unwrap()), &text);
     }
     for (kind, key) in [("label", "labels"), ("annotation", "annotations")] {
         for (name, value) in node["metadata"][key].as_object().into_iter().flatten() {
@@ -233,7 +235,7 @@ async fn a_rehearsal_writes_nothing_and_announces_what_the_daemon_then_writes() 
 async fn another_configuration_is_planned_without_a_change_in_nsx() {
     let cluster = Cluster::new().await;
     let vcenter = Vcenter::start(&cluster.scenario(0..1)).await;
-    cluster.marked(cluster.kubelet(0)).pod_cidrs(&["10.244.0.0/24"]).register(&cluster.client).await;
+    cluster.kubelet(0).pod_cidrs(&["10.244.0.0/24"]).register(&cluster.client).await;
     let nsx = FakeNsx::start(Model::small().user("ccm", "Correct-Horse-1")).await;
     let ca_file = cluster.folder().join(format!("{}-plan-ca.pem", cluster.pool()));
     std::fs::write(&ca_file, nsx.ca_pem()).unwrap();

@@ -1,8 +1,8 @@
 //! Collects the report of `plan`: loops over the functions with which the controllers plan. Makes no call, and yields
 //! between the objects, so that a large cluster does not hold up other tasks of the runtime.
 
-use super::detached::DetachedPlanner;
 use super::nodes::{NodePlanFacts, node_plan, unknown_answer};
+use super::observer_plan::DetachedPlanner;
 use super::routes::RoutePlans;
 use super::services::{ServicePlanFacts, SyncPurpose, orphan_plan, service_plan};
 use crate::app::catalogue;

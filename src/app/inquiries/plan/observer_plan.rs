@@ -1,6 +1,6 @@
 //! Collects the plan of a command without a daemon, which has no terms of leadership: from the answers of the provider
-//! and the pure plans of the controllers. Reads the cloud with limits, and writes nothing. Clocks, limits and backoff of
-//! a leader are not known.
+//! and the pure plans of the controllers. Reads the cloud with limits, and writes nothing. Clocks, limits and backoff
+//! of a leader are not known.
 
 use super::collection::{ONE_NODE, PlanParts, Slices, first_step, part_with_orphans, selected_nodes};
 use super::nodes::{NodePlanFacts, node_plan, unknown_answer};
@@ -180,8 +180,8 @@ impl DetachedPlanner<'_> {
         })
     }
 
-    /// Looks up whether the VMs of Nodes whose kubelet does not report exist. Returns the answers by Node; a Node beyond
-    /// the limit has none.
+    /// Looks up whether the VMs of Nodes whose kubelet does not report exist. Returns the answers by Node; a Node
+    /// beyond the limit has none.
     async fn presences(&self, provider: &Arc<Provider>, nodes: &[Arc<Node>]) -> BTreeMap<String, Presence> {
         let Some(instances) = provider.instances_v2().filter(|_| self.settings.deletion.is_some()) else {
             return BTreeMap::new();

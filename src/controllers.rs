@@ -5,6 +5,7 @@
 //! gets the key, not the event, so the next periodic resync makes up for a missed event.
 
 pub mod capability;
+pub mod decisions;
 pub mod driver;
 pub mod instances;
 pub mod node;
@@ -25,6 +26,7 @@ use k8s_openapi::api::core::v1::{Node, ObjectReference};
 use kube::{Api, Resource};
 
 use crate::cloud::{CloudProvider, Reason};
+use crate::controllers::decisions::DecisionHistory;
 use crate::kubernetes::call::{CALL_LIMIT, CallError, get_opt};
 use crate::kubernetes::events::{EventType, Recorder};
 use crate::kubernetes::leadership::Leadership;
@@ -41,6 +43,8 @@ pub struct Context {
     pub provider: Arc<dyn CloudProvider>,
     /// Leadership of this process. Only the leader is permitted to write.
     pub leadership: Leadership,
+    /// The last decisions of all controllers.
+    pub decisions: DecisionHistory,
 }
 
 /// Error: the provider of this name has no instances, which the controller needs.

@@ -9,6 +9,7 @@ use super::{Error, controller_health};
 use crate::base::error_chain::chain;
 use crate::cloud::CloudProvider;
 use crate::controllers::Context;
+use crate::controllers::decisions::DecisionHistory;
 use crate::controllers::driver::Cache;
 use crate::kubernetes::client::{self, Account, Clients, Identity, Rate};
 use crate::kubernetes::events::{self, EventWriter, Recorder};
@@ -60,6 +61,8 @@ pub struct SharedServices {
     pub checks: Checks,
     /// Whether a command reads with these services, and no daemon runs: see `app::observer`.
     pub is_observer: bool,
+    /// The last decisions of all controllers.
+    pub decisions: DecisionHistory,
     /// The candidates of the election until `compete`; `None` afterwards or without an election.
     candidates: Option<Candidates>,
     rate: Option<Rate>,
@@ -158,6 +161,7 @@ impl SharedServices {
             metrics,
             checks,
             is_observer: false,
+            decisions: DecisionHistory::default(),
             candidates: None,
             rate: settings.kubernetes.rate,
             accounts: BTreeMap::new(),
@@ -184,7 +188,8 @@ impl SharedServices {
             None => Identity::Process(controller.client_name),
         };
         let write = client::writer(&self.api_server.config, self.rate, leadership.clone(), identity)?;
-        Ok(Context { write, recorder: self.events.clone(), provider, leadership })
+        let (recorder, decisions) = (self.events.clone(), self.decisions.clone());
+        Ok(Context { write, recorder, provider, leadership, decisions })
     }
 }
 

@@ -23,6 +23,7 @@ use std::time::Duration;
 use kube::Api;
 
 use crate::cloud::node;
+use crate::controllers::decisions::{DecisionRecorder, GONE, SETTLED, SubjectKind};
 use crate::controllers::driver::{Controller, Event, Reconciler, Requeue, Spec};
 use crate::controllers::instances::BoundedInstances;
 use crate::controllers::reason_tracker::ReasonTracker;
@@ -139,7 +140,9 @@ pub fn controller(
     };
     let reasons = Arc::new(ReasonTracker::new(metrics.blocked.clone()));
     let (api, recorder) = (Api::all(context.write), context.recorder.for_component("cloud-node-controller"));
+    let (leadership, decisions) = (spec.leadership.clone(), context.decisions);
     Ok(Controller::new(spec, move || NodeReconciler {
+        decisions: DecisionRecorder::new(decisions.clone(), SubjectKind::Node, leadership.term_number()),
         store: nodes.clone(),
         api: api.clone(),
         recorder: recorder.clone(),
@@ -219,8 +222,12 @@ fn next(sync: &NodeReconciler, name: &str, outcome: Result<NextStep, CallError>)
     let blocked = match outcome {
         Ok(NextStep::Done) => {
             sync.metrics.synced(None);
-            sync.reasons.clear(name);
-            sync.memory.set_settled(name, sync.store.contains(name));
+            let exists = sync.store.contains(name);
+            if let Some(before) = sync.reasons.clear(name) {
+                let word = if exists { SETTLED } else { GONE };
+                sync.decisions.record(name, word, &format!("blocked before by {before}"));
+            }
+            sync.memory.set_settled(name, exists);
             return Requeue::PERIOD;
         }
         // An error means lost leadership. The next event of the cache enqueues a superseded Node.
@@ -234,6 +241,9 @@ fn next(sync: &NodeReconciler, name: &str, outcome: Result<NextStep, CallError>)
     let initialized = if is_uninitialized { "false" } else { "true" };
     let is_news = sync.reasons.set(name, blocked.reason, Some(initialized));
     sync.reasons.set_message(name, &blocked.message);
+    if is_news && !blocked.is_quiet {
+        sync.decisions.record(name, blocked.reason.as_str(), &blocked.message);
+    }
     match blocked.reason {
         _ if !is_news || blocked.is_quiet => {}
         reason::Panic => tracing::error!(node = %name, "{}", blocked.message),

@@ -24,6 +24,7 @@ use std::time::Duration;
 use kube::Api;
 use parking_lot::Mutex;
 
+use crate::controllers::decisions::{DecisionRecorder, SubjectKind};
 use crate::controllers::driver::{Controller, Event, Reconciler, Requeue, Spec};
 use crate::controllers::instances::BoundedInstances;
 use crate::controllers::reason_tracker::ReasonTracker;
@@ -127,6 +128,7 @@ pub fn controller(
     let (api, recorder) = (Api::all(context.write), context.recorder.for_component("cloud-node-lifecycle-controller"));
     let reasons = Arc::new(ReasonTracker::new(metrics.blocked.clone()));
     let deletions = Arc::<RecentDeletions>::default();
+    let (leadership, decisions) = (spec.leadership.clone(), context.decisions);
     Ok(Controller::new(spec, move || {
         if let DeletionMode::Off { reason: because } = settings.deletion {
             tracing::info!("no Node is deleted, whatever becomes of its machine: {because}");
@@ -140,6 +142,7 @@ pub fn controller(
             reasons: Arc::clone(&reasons),
             deletions: Arc::clone(&deletions),
             pauses: Arc::clone(&pauses),
+            decisions: DecisionRecorder::new(decisions.clone(), SubjectKind::Deletion, leadership.term_number()),
             metrics: metrics.clone(),
             state: Mutex::new(LifecycleState::new(&settings)),
         };
@@ -193,7 +196,7 @@ impl Reconciler for NodeLifecycleReconciler {
             }
         };
         match &outcome.blocked {
-            None => self.reasons.clear(name),
+            None => self.clear(name),
             Some(blocked) => {
                 if self.reasons.set(name, blocked.reason, None) && !blocked.is_quiet {
                     self.report(name, blocked);

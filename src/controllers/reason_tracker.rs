@@ -46,10 +46,12 @@ impl ReasonTracker {
         Self { gauge: blocked, by_key: Mutex::default() }
     }
 
-    pub(in crate::controllers) fn clear(&self, key: &str) {
+    /// Removes the reason of the object. Returns the reason that has blocked the object, if any.
+    pub(in crate::controllers) fn clear(&self, key: &str) -> Option<Reason> {
         let mut by_key = self.by_key.lock();
         let old = by_key.remove(key).map(|old| old.entry);
         self.changed(old, None);
+        old.map(|(reason, _)| reason)
     }
 
     /// Sets the reason that blocks the object. `kind` is the value of the second metric label. Returns true if the
@@ -147,8 +149,8 @@ mod tests {
             (blocked.with_label_values(&[a.as_str()]).get(), blocked.with_label_values(&[b.as_str()]).get()),
             (1, 0)
         );
-        for _ in 0..2 {
-            reasons.clear("n");
+        for before in [Some(a), None] {
+            assert_eq!(reasons.clear("n"), before);
             assert_eq!(blocked.with_label_values(&[a.as_str()]).get(), 0);
         }
         assert!(reasons.set("n", a, None));

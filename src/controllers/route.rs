@@ -28,6 +28,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::controllers::capability::Capability;
+use crate::controllers::decisions::{DecisionRecorder, SubjectKind};
 use crate::controllers::driver::{Controller, Event, Reconciler, Requeue, Spec};
 use crate::controllers::reason_tracker::ReasonTracker;
 use crate::controllers::retry::Retry;
@@ -109,6 +110,11 @@ pub fn controller(context: Context, nodes: Nodes, settings: RouteSettings) -> Co
         },
         api: Api::all(context.write.clone()),
         recorder: recorder.clone(),
+        decisions: DecisionRecorder::new(
+            context.decisions.clone(),
+            SubjectKind::Route,
+            context.leadership.term_number(),
+        ),
         networks: settings.networks.clone(),
         pod_networks: settings.pod_networks,
         writes_condition: settings.writes_condition,

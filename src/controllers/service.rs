@@ -28,6 +28,7 @@ use std::time::Duration;
 
 use crate::cloud::service;
 use crate::controllers::capability::Capability;
+use crate::controllers::decisions::{DecisionRecorder, SubjectKind};
 use crate::controllers::driver::{Cache, CacheKind, Controller, Event, Reconciler, Requeue, Spec};
 use crate::controllers::instances::BoundedInstances;
 use crate::controllers::reason_tracker::ReasonTracker;
@@ -84,7 +85,7 @@ pub fn controller(
     settings: ServiceSettings,
 ) -> Controller<ServiceReconciler> {
     let metrics = ServiceMetrics::default();
-    let Context { write, recorder, provider, leadership } = context;
+    let Context { write, recorder, provider, leadership, decisions } = context;
     let caches: Vec<Arc<dyn Cache>> =
         vec![Arc::new(services.clone()), Arc::new(nodes.clone()), Arc::new(ProviderResyncs(Arc::clone(&provider)))];
     let spec = Spec {
@@ -107,6 +108,7 @@ pub fn controller(
         targets: Targets::new(nodes.clone(), Arc::clone(&provider)),
         api: ServiceApi::new(write.clone(), settings.selector.clone()),
         recorder: recorder.clone(),
+        decisions: DecisionRecorder::new(decisions.clone(), SubjectKind::Service, leadership.term_number()),
         provider: Arc::clone(&provider),
         permit: leadership.permit(),
         settings: settings.clone(),

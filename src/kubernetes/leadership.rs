@@ -83,6 +83,11 @@ impl Leadership {
         if self.is_leader() { Ok(()) } else { Err(NotLeader) }
     }
 
+    /// Returns the number of the current term of this process, from 1. Zero without a term, and without leader election.
+    pub fn term_number(&self) -> u64 {
+        self.current().map_or(0, |term| term.number)
+    }
+
     /// Returns a permission to write to the cloud. The permission ends with the current term; renewals extend the term.
     /// Without a current term, the permission is invalid; without leader election, it never ends.
     pub fn permit(&self) -> LeaderToken {

@@ -18,6 +18,7 @@ use super::turns::{DeferredWrites, SyncResult};
 use super::{NodesStatus, Policy};
 use crate::base::error_chain::chain;
 use crate::cloud::{Presence, Unknown, node};
+use crate::controllers::decisions::{DecisionRecorder, INITIALISED, WRITTEN};
 use crate::controllers::driver::Requeue;
 use crate::controllers::instances::BoundedInstances;
 use crate::controllers::node::reason;
@@ -38,6 +39,7 @@ pub struct NodeReconciler {
     pub(super) metrics: NodeMetrics,
     pub(super) reasons: Arc<ReasonTracker>,
     pub(super) memory: NodeMemory,
+    pub(super) decisions: DecisionRecorder,
     pub(super) record_moves: DeferredWrites,
     pub(super) label_moves: DeferredWrites,
     /// Whether this term has logged the number of Nodes that lack labels.
@@ -163,7 +165,10 @@ impl NodeReconciler {
         let name = node::name(before);
         self.memory.wrote(name, applied.replaced.clone());
         let done: Vec<_> = plan.actions.iter().take(applied.done).collect();
+        let all: Vec<_> = done.iter().map(|action| action.describe()).collect();
+        let all = all.join(", ");
         if done.iter().any(|action| matches!(action, NodeAction::Initialise { .. })) {
+            self.decisions.record(name, INITIALISED, &all);
             self.report_initialised(before, &applied.node);
             for note in &plan.messages {
                 tracing::warn!(node = name, "{note}");
@@ -172,8 +177,10 @@ impl NodeReconciler {
                 self.report_earlier_name(&earlier, name);
             }
         } else if !done.is_empty() {
-            let all: Vec<_> = done.iter().map(|action| action.describe()).collect();
-            let all = all.join(", ");
+            // The block itself is a decision, and its report is not another one.
+            if !plan.only_reports_block() {
+                self.decisions.record(name, WRITTEN, &all);
+            }
             // A blocked Node is logged separately, once per change of the reason.
             match &plan.outcome {
                 NextStep::Blocked(blocked) if plan.only_reports_block() && !blocked.is_quiet => {

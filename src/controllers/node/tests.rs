@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::cloud::{CloudProvider, InstanceMetadata, InstancesV2, Power, PowerState, Presence, Unknown};
+use crate::controllers::decisions::DecisionHistory;
 use crate::controllers::driver::CacheKind;
 use crate::controllers::instances::CONFIRM_LIMIT;
 use crate::kubernetes::events::recorder;
@@ -134,12 +135,21 @@ fn controller(
     cloud: Timed,
     workers: usize,
 ) -> (Controller<NodeReconciler>, impl Future<Output = Result<(), BoxError>>) {
+    controller_with(cloud, workers, DecisionHistory::default())
+}
+
+/// Returns a controller that records its decisions there, and the task that fills its cache.
+fn controller_with(
+    cloud: Timed,
+    workers: usize,
+    decisions: DecisionHistory,
+) -> (Controller<NodeReconciler>, impl Future<Output = Result<(), BoxError>>) {
     let provider = Arc::new(cloud);
     let client = server();
     let (nodes, watch) = watch_nodes(client.clone(), None);
     let (recorder, _) = recorder(client.clone(), "test");
     let leadership = Leadership::always();
-    let context = Context { write: client, recorder, provider, leadership };
+    let context = Context { write: client, recorder, provider, leadership, decisions };
     let workers = NonZeroUsize::new(workers).unwrap();
     let settings = NodeSettings { workers, period: Duration::from_secs(3600), policy: Policy::default() };
     (super::controller(context, nodes, settings).unwrap(), watch)
@@ -182,6 +192,47 @@ async fn a_status_counts_the_nodes_that_are_up_to_date_and_names_those_that_are_
     assert_eq!(status.settled, 0);
     let blocked: Vec<_> = status.blocked.iter().map(|one| (one.key.as_str(), one.reason)).collect();
     assert_eq!(blocked, [("n7", reason::VMNotFound)]);
+    watch.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_decision_is_recorded_when_a_reason_begins_changes_or_ends() {
+    let history = DecisionHistory::default();
+    let (controller, watch) = controller_with(Timed::default(), 1, history.clone());
+    let watch = tokio::spawn(watch);
+    let term = Arc::new(controller.begin_term());
+    let mut events = term.store.subscribe();
+    while !term.store.contains("n7") {
+        events.next().await;
+    }
+    let blocked = |reason, is_quiet| {
+        let blocked = NodeBlocked::new(reason, "why".to_owned(), Requeue::BACKOFF);
+        NextStep::Blocked(NodeBlocked { is_quiet, ..blocked })
+    };
+    for (name, outcome) in [
+        ("n7", NextStep::Done),
+        ("n7", blocked(reason::VMNotFound, false)),
+        ("n7", blocked(reason::VMNotFound, false)),
+        ("n7", blocked(reason::CloudError, false)),
+        ("n7", NextStep::Done),
+        ("n7", NextStep::Done),
+        ("n8", blocked(reason::LookupPending, true)),
+        ("gone", blocked(reason::VMNotFound, false)),
+        ("gone", NextStep::Done),
+    ] {
+        let _ = term.conclude(name, Ok(Ok(outcome))).await;
+    }
+    let mut decisions = history.last(usize::MAX, |_| true);
+    decisions.reverse();
+    let words: Vec<_> = decisions.iter().map(|decision| (&*decision.name, decision.word, &*decision.text)).collect();
+    let expected = [
+        ("n7", "VMNotFound", "why"),
+        ("n7", "CloudError", "why"),
+        ("n7", "Settled", "blocked before by CloudError"),
+        ("gone", "VMNotFound", "why"),
+        ("gone", "Gone", "blocked before by VMNotFound"),
+    ];
+    assert_eq!(words, expected);
     watch.abort();
 }
 

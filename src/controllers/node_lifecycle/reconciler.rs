@@ -26,6 +26,7 @@ use super::{DeletionMode, LifecycleSettings, LifecycleStatus};
 use crate::base::error_chain::chain;
 use crate::cloud::node;
 use crate::cloud::{AbsenceProof, Presence, Reason};
+use crate::controllers::decisions::{DecisionRecorder, GONE, SETTLED};
 use crate::controllers::driver::Requeue;
 use crate::controllers::instances::BoundedInstances;
 use crate::controllers::node_lifecycle::reason;
@@ -62,6 +63,7 @@ pub struct NodeLifecycleReconciler {
     pub(super) deletions: Arc<RecentDeletions>,
     /// Shared with the other replicas. Outlasts the term.
     pub(super) pauses: Arc<PauseMonitor>,
+    pub(super) decisions: DecisionRecorder,
     pub(super) metrics: NodeLifecycleMetrics,
     pub(super) state: Mutex<LifecycleState>,
 }
@@ -326,12 +328,26 @@ impl NodeLifecycleReconciler {
         verdict
     }
 
+    /// Clears the reason of a Node about which no action is blocked.
+    pub(super) fn clear(&self, name: &str) {
+        let Some(before) = self.reasons.clear(name) else { return };
+        let node = self.store.get(name);
+        let uid = node.as_ref().and_then(|node| node.metadata.uid.as_deref());
+        // The deletion by this process is a decision of its own, and the cache may still have the Node.
+        if self.deletions.find(name).is_some_and(|deletion| uid.is_none_or(|uid| deletion.uid == uid)) {
+            return;
+        }
+        let word = if node.is_some() { SETTLED } else { GONE };
+        self.decisions.record(name, word, &format!("held before by {before}"));
+    }
+
     /// Reports the reason why an action is blocked.
     pub(super) fn report(&self, name: &str, blocked: &DeletionBlocked) {
+        let message = format!("{}: {}", blocked.action, blocked.message);
+        self.decisions.record(name, blocked.reason.as_str(), &message);
         if blocked.reason == reason::Panic {
             return tracing::error!(node = %name, "{}", blocked.message);
         }
-        let message = format!("{}: {}", blocked.action, blocked.message);
         if let Some(node) = self.store.get(name) {
             self.recorder.event(&reference(&*node), blocked.event_type(), blocked.reason.as_str(), &message);
         }

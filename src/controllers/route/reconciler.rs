@@ -30,6 +30,7 @@ use super::tracked_nodes::{TrackedNodes, Version};
 use crate::base::backoff::Failures;
 use crate::base::error_chain::chain;
 use crate::cloud::{LiveReads, Presence, Reason, Route, node};
+use crate::controllers::decisions::{ALL_ROUTES, DecisionRecorder, ROUTE_CREATED, ROUTE_DELETED, SETTLED};
 use crate::controllers::driver::Requeue;
 use crate::controllers::reason_tracker::ReasonTracker;
 use crate::controllers::{now, reason_of, record_event};
@@ -47,6 +48,7 @@ pub struct RouteReconciler {
     pub(super) cloud: Cloud,
     pub(super) api: Api<Node>,
     pub(super) recorder: Recorder,
+    pub(super) decisions: DecisionRecorder,
     pub(super) networks: Vec<IpNet>,
     pub(super) pod_networks: PodNetworks,
     pub(super) writes_condition: bool,
@@ -299,8 +301,11 @@ impl RouteReconciler {
         for refused in &pass.rejected {
             self.report_refused(refused);
         }
-        for network in adopted.due.iter().chain(&adopted.done) {
+        for network in adopted.due {
             self.reasons.clear(&network.to_string());
+        }
+        for network in adopted.done {
+            self.clear(network);
         }
     }
 
@@ -309,20 +314,26 @@ impl RouteReconciler {
         let mut progress = self.progress.lock();
         let pause = failure.pause(&mut progress.listing_failures).unwrap_or_default();
         progress.schedule.fail(now(), pause);
-        progress.listing_failure = Some(failure.message.clone());
+        // Later failures of the same outage are the same decision.
+        let is_first = progress.listing_failure.replace(failure.message.clone()).is_none();
         drop(progress);
         self.changed.notify_one();
         if failure.retry.is_some() {
             tracing::warn!(reason = %failure.reason, "{}", failure.message);
+            if is_first {
+                self.decisions.record(ALL_ROUTES, failure.reason.as_str(), &failure.message);
+            }
         }
     }
 
     pub(super) fn conclude_destination(&self, network: IpNet, applied: ApplyResult) -> Requeue {
         for route in &applied.deleted {
             tracing::info!(node = route.target_node, destination = %network, route = route.name, "route deleted");
+            self.decisions.record(&route.target_node, ROUTE_DELETED, &format!("to {network}"));
         }
         for Creation { route, .. } in &applied.created {
             tracing::info!(node = route.target_node, destination = %network, "route created");
+            self.decisions.record(&route.target_node, ROUTE_CREATED, &format!("to {network}"));
         }
         let (is_left, created) = (!applied.remaining.is_empty(), applied.created);
         let is_tried = applied.failure.as_ref().is_none_or(|(failure, _)| failure.retry.is_some());
@@ -362,18 +373,28 @@ impl RouteReconciler {
     fn report(&self, network: IpNet, failure: Option<(RouteFailure, Option<Creation>)>) {
         let key = network.to_string();
         let Some((failure, creation)) = failure else {
-            return self.reasons.clear(&key);
+            return self.clear(network);
         };
         let RouteFailure { reason, message, .. } = failure;
         if !self.reasons.set(&key, reason, None) {
             return tracing::debug!(destination = key, %reason, "{message}");
         }
+        let name = creation.as_ref().map_or(key.as_str(), |creation| creation.route.target_node.as_str());
+        self.decisions.record(name, reason.as_str(), &message);
         let Some(Creation { name_hint, route }) = creation else {
             return tracing::warn!(destination = key, %reason, "{message}");
         };
         let metadata = ObjectMeta { name: Some(route.target_node), uid: Some(name_hint), ..ObjectMeta::default() };
         let node = Node { metadata, ..Node::default() };
         record_event(&self.recorder, &node, EventType::Warning, "FailedToCreateRoute", &message);
+    }
+
+    /// Clears the reason of a destination that is as planned.
+    fn clear(&self, network: IpNet) {
+        let key = network.to_string();
+        if let Some(before) = self.reasons.clear(&key) {
+            self.decisions.record(&key, SETTLED, &format!("blocked before by {before}"));
+        }
     }
 
     /// Reports a refused network once per change. The network has no route, or a route that would not be created now.
@@ -390,6 +411,7 @@ impl RouteReconciler {
             false => ("FailedToCreateRoute", format!("no route to {network} is created: {cause}")),
         };
         tracing::warn!(node, destination = %network, %reason, "{message}");
+        self.decisions.record(node, reason.as_str(), &message);
         record_event(&self.recorder, &target, EventType::Warning, event, &message);
     }
 
@@ -405,6 +427,7 @@ impl RouteReconciler {
                 let reason = reason_of(&error);
                 if self.progress.lock().unwritten.insert(name.to_owned(), reason) != Some(reason) {
                     tracing::warn!(node = name, %reason, "{}", chain(&error));
+                    self.decisions.record(name, reason.as_str(), &chain(&error));
                 }
                 Requeue::BACKOFF
             }

@@ -22,9 +22,10 @@ use super::{LoadBalancersStatus, ServiceSettings, reason};
 use crate::base::error_chain::chain;
 use crate::cloud::service::cache_filter::{reduced, too_large, without_unread};
 use crate::cloud::{CloudProvider, Error, Handling, LeaderToken, LoadBalancer, service};
+use crate::controllers::decisions::{DecisionRecorder, SETTLED};
 use crate::controllers::reason_tracker::ReasonTracker;
-use crate::controllers::record_event;
 use crate::controllers::retry::Retry;
+use crate::controllers::{record_event, reference, shown};
 use crate::kubernetes::events::{EventType, Recorder};
 use crate::kubernetes::patch::permits_retry;
 use crate::kubernetes::stores::Services;
@@ -42,6 +43,7 @@ pub struct ServiceReconciler {
     pub(super) targets: Targets,
     pub(super) api: ServiceApi,
     pub(super) recorder: Recorder,
+    pub(super) decisions: DecisionRecorder,
     pub(super) provider: Arc<dyn CloudProvider>,
     pub(super) permit: LeaderToken,
     pub(super) settings: ServiceSettings,
@@ -383,7 +385,12 @@ impl ServiceReconciler {
 
     /// Reports the reason why the Service is not up to date. Clears the report if the Service is up to date.
     pub(super) fn show(&self, key: &str, service: Option<&Service>) {
-        let Some(blocked) = self.records.blocked(key) else { return self.reasons.clear(key) };
+        let Some(blocked) = self.records.blocked(key) else {
+            if let Some(before) = self.reasons.clear(key) {
+                self.decisions.record(key, SETTLED, &format!("blocked before by {before}"));
+            }
+            return;
+        };
         let (cached, unguarded) = (self.services.get(key), self.records.unguarded(key));
         // An Event about the deletion refers to the deleted Service, and not to a new Service with the same name.
         let gone = unguarded.as_deref().filter(|_| blocked.action == ServiceAction::DeleteAfterwards);
@@ -397,6 +404,7 @@ impl ServiceReconciler {
         }
         let (event, message) = blocked.event();
         tracing::warn!(service = key, reason = %blocked.reason, "{message}");
+        self.decisions.record(key, blocked.reason.as_str(), &message);
         if let Some(service) = service {
             record_event(&self.recorder, service, EventType::Warning, event, &message);
         }
@@ -407,6 +415,8 @@ impl ServiceReconciler {
     }
 
     pub(super) fn record_event(&self, service: &Service, event_type: EventType, reason: &'static str, message: &str) {
+        // These Events report changes only, so each of them is a decision.
+        self.decisions.record(&shown(&reference(service)), reason, message);
         record_event(&self.recorder, service, event_type, reason, message);
     }
 

@@ -166,7 +166,8 @@ impl Run {
         let group = start.group.unwrap_or_else(|| unique("group"));
         let (nodes, watch) = watch_nodes(clients.watch.clone(), Some(format!("{GROUP}={group}")));
         let (recorder, writer) = recorder(clients.auxiliary.clone(), "test");
-        let context = Context { write, recorder, provider: start.provider, leadership: start.leadership };
+        let (provider, leadership) = (start.provider, start.leadership);
+        let context = Context { write, recorder, provider, leadership, decisions: Default::default() };
         let lease = DeletionLease::new(clients.auxiliary.clone(), &start.lease_namespace);
         let pauses = Arc::new(PauseMonitor::new(lease, context.recorder.clone(), context.leadership.clone(), "host"));
         let mut controller = node_lifecycle::controller(context, nodes, Arc::clone(&pauses), start.settings).unwrap();

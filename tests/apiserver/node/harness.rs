@@ -215,7 +215,7 @@ impl Start {
         let (nodes, watch) = watch_nodes(clients.watch.clone(), Some(format!("{GROUP}={}", self.group)));
         let (recorder, writer) = recorder(clients.auxiliary.clone(), "test");
         let (provider, leadership) = (self.provider, self.leadership);
-        let context = Context { write, recorder, provider, leadership };
+        let context = Context { write, recorder, provider, leadership, decisions: Default::default() };
         let workers = NonZeroUsize::new(self.workers).unwrap();
         let settings = NodeSettings { workers, period: self.period, policy: self.policy };
         let mut controller = node::controller(context, nodes.clone(), settings).unwrap();

@@ -117,7 +117,7 @@ impl Run {
         let (nodes, watch) = watch_nodes(clients.watch.clone(), Some(format!("{GROUP}={group}")));
         let (recorder, writer) = recorder(clients.auxiliary.clone(), "test");
         let (provider, leadership) = (Arc::new(start.cloud), start.leadership);
-        let context = Context { write, recorder, provider, leadership };
+        let context = Context { write, recorder, provider, leadership, decisions: Default::default() };
         let (metrics, mut tasks) = (Metrics::new().unwrap(), Tasks::default());
         if start.is_off {
             let controller = withdrawal::controller(context, nodes.clone(), Off::ByFlag);

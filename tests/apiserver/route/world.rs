@@ -44,6 +44,7 @@ impl World {
             recorder,
             provider: Arc::new(cloud.clone()),
             leadership: Leadership::always(),
+            decisions: Default::default(),
         };
         let mut controller = route::controller(context, nodes.clone(), settings);
         let metrics = Metrics::new().unwrap();
@@ -97,7 +98,8 @@ impl World {
 pub fn withdraw_conditions(server: &Server, cloud: &Cloud, leadership: Leadership, off: Off) -> JoinSet<()> {
     let (nodes, watch) = watch_nodes(server.client(), None);
     let (recorder, _) = recorder(server.client(), "test");
-    let context = Context { write: server.client(), recorder, provider: Arc::new(cloud.clone()), leadership };
+    let provider = Arc::new(cloud.clone());
+    let context = Context { write: server.client(), recorder, provider, leadership, decisions: Default::default() };
     let mut tasks = JoinSet::new();
     tasks.spawn(async { drop(watch.await) });
     let controller = withdrawal::controller(context, nodes, off);

@@ -102,7 +102,8 @@ impl Run {
         let (nodes, watch_nodes) = watch_nodes(clients.watch.clone(), Some(selector.clone()));
         let (services, watch_services) = watch_services(clients.watch.clone(), Some(selector.clone()));
         let (recorder, writer) = recorder(clients.auxiliary.clone(), "test");
-        let context = Context { write, recorder, provider: Arc::new(cloud.clone()), leadership };
+        let provider = Arc::new(cloud.clone());
+        let context = Context { write, recorder, provider, leadership, decisions: Default::default() };
         let settings = ServiceSettings {
             workers: NonZeroUsize::new(8).unwrap(),
             cluster_name: "kubernetes".to_owned(),

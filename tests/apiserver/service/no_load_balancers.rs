@@ -69,7 +69,8 @@ async fn a_service_that_waits_in_vain_is_told_so_once_and_the_gauge_follows() {
     let (services, watch) = watch_services(client.clone(), None);
     let (recorder, writer) = recorder(client.clone(), "test");
     let leadership = Leadership::always();
-    let context = Context { write: client, recorder, provider: Arc::new(cloud.clone()), leadership };
+    let provider = Arc::new(cloud.clone());
+    let context = Context { write: client, recorder, provider, leadership, decisions: Default::default() };
     let metrics = Metrics::new().unwrap();
     metrics.registry().register(Box::new(no_load_balancers::gauge(Arc::new(cloud.clone())))).unwrap();
     tasks.spawn("watch-services", watch);

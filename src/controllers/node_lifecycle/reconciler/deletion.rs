@@ -10,6 +10,7 @@ use super::{LifecycleOutcome, NodeLifecycleReconciler, now};
 use crate::base::error_chain::chain;
 use crate::cloud::node;
 use crate::cloud::{AbsenceProof, Presence};
+use crate::controllers::decisions::{DELETED, DELETED_ELSEWHERE, DecisionRecorder, PERMITTED, UNANSWERED};
 use crate::controllers::node_lifecycle::deletion_pause::DeletionPause;
 use crate::controllers::node_lifecycle::deletion_policy::{DeletionPermit, Facts, HoldReason, PermitOutcome};
 use crate::controllers::node_lifecycle::plan;
@@ -61,10 +62,14 @@ impl NodeLifecycleReconciler {
                 let proof_began = rfc3339(*proof_began);
                 tracing::info!(node = name, uid, proof_began, "node deleted: {proof}");
                 self.pauses.add_deletion(&deletion);
+                self.decisions.record(name, DELETED, &format!("UID {uid}: {proof}"));
                 self.deletions.record(*deletion);
                 Ok(LifecycleOutcome::default())
             }
-            DeletionResult::Vanished => Ok(LifecycleOutcome::default()),
+            DeletionResult::Vanished => {
+                self.decisions.record(name, DELETED_ELSEWHERE, "another client has deleted the Node");
+                Ok(LifecycleOutcome::default())
+            }
             DeletionResult::Told(proof) => {
                 self.metrics.dry_run_deletions.inc();
                 Ok(LifecycleOutcome::by(&HoldReason::DryRun).with(&proof))
@@ -122,7 +127,11 @@ impl NodeLifecycleReconciler {
             proof_began: began,
             is_confirmed: true,
         });
-        let mut sent = DeleteRequest { recent: &self.deletions, deletion: deletion.clone(), has_outcome: false };
+        if permit.is_first {
+            self.decisions.record(&deletion.node, PERMITTED, &permitted(&deletion));
+        }
+        let (recent, decisions) = (&*self.deletions, &self.decisions);
+        let mut sent = DeleteRequest { recent, decisions, deletion: deletion.clone(), has_outcome: false };
         let attempt = match apply::delete(&self.api, &live, &window).await {
             Ok(()) => DeletionResult::Deleted(deletion),
             Err(error) if error.is_not_found() => DeletionResult::Vanished,
@@ -161,6 +170,7 @@ impl NodeLifecycleReconciler {
 /// log and the recent deletions then report that the Node may have been deleted.
 struct DeleteRequest<'a> {
     recent: &'a RecentDeletions,
+    decisions: &'a DecisionRecorder,
     deletion: Box<NodeDeletion>,
     has_outcome: bool,
 }
@@ -171,6 +181,7 @@ impl Drop for DeleteRequest<'_> {
             let NodeDeletion { node, uid, proof_began, .. } = &*self.deletion;
             let proof_began = rfc3339(*proof_began);
             self.recent.record(NodeDeletion { is_confirmed: false, ..*self.deletion.clone() });
+            self.decisions.record(node, UNANSWERED, &format!("the Node with UID {uid} may be deleted"));
             tracing::warn!(
                 node,
                 uid,
@@ -179,6 +190,12 @@ impl Drop for DeleteRequest<'_> {
             );
         }
     }
+}
+
+/// Returns the decision that permitted the deletion, with the proof.
+fn permitted(deletion: &NodeDeletion) -> String {
+    let decision = deletion.decision.as_ref().map(|decision| format!("{decision}; ")).unwrap_or_default();
+    format!("{decision}{}", deletion.proof)
 }
 
 /// Formats the time with microseconds, like the timestamps of the log.
@@ -219,6 +236,7 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     use super::*;
+    use crate::controllers::decisions::{DecisionHistory, SubjectKind};
     use crate::kubernetes::call::CALL_LIMIT;
     use kube::core::Status;
     use serde_json::{Value, json};
@@ -315,13 +333,18 @@ mod tests {
             let seen = Arc::default();
             let log = tracing_subscriber::registry().with(Log(Arc::clone(&seen)));
             let recent = RecentDeletions::default();
-            let sent = DeleteRequest { recent: &recent, deletion: Box::new(deletion.clone()), has_outcome };
+            let history = DecisionHistory::default();
+            let decisions = &DecisionRecorder::new(history.clone(), SubjectKind::Deletion, 1);
+            let deletion = Box::new(deletion.clone());
+            let sent = DeleteRequest { recent: &recent, decisions, deletion, has_outcome };
             tracing::subscriber::with_default(log, || drop(sent));
             let mut seen = seen.lock().unwrap().clone();
             seen.retain(|value| !value.starts_with("message="));
             assert_eq!(seen, expected, "{has_outcome}");
             let kept = recent.find("n").map(|deletion| deletion.is_confirmed);
             assert_eq!(kept, if has_outcome { None } else { Some(false) }, "{has_outcome}");
+            let words: Vec<_> = history.last(9, |_| true).iter().map(|decision| decision.word).collect();
+            assert_eq!(words, if has_outcome { vec![] } else { vec![UNANSWERED] }, "{has_outcome}");
         }
     }
 

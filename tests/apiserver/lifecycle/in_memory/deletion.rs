@@ -382,6 +382,27 @@ async fn a_decision_is_logged_with_its_inputs_and_the_deletion_when_the_node_is_
 }
 
 #[tokio::test(start_paused = true)]
+async fn each_decision_is_recorded_once_and_not_with_each_period() {
+    let world = world(settings()).await;
+    world.lose("a");
+    pass(seconds(60)).await;
+    assert_eq!(world.decisions("a"), ["DeletionGracePeriod", "Permitted", "Deleted"]);
+    world.lose("b");
+    pass(seconds(10)).await;
+    world.set_ready("b", "True");
+    pass(seconds(60)).await;
+    assert_eq!(world.decisions("b"), ["DeletionGracePeriod", "Settled"]);
+    assert_eq!(world.decisions("well-1"), [""; 0]);
+    world.server.next(&Method::DELETE, &[Fate::DoneAndLost]);
+    world.lose("c");
+    pass(seconds(200)).await;
+    assert!(!world.is_there("c"));
+    let mut decided = world.decisions("c");
+    decided.retain(|word| ["Permitted", "Deleted", "Unanswered"].contains(word));
+    assert_eq!(decided, ["Permitted", "Unanswered"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_period_does_not_shorten_the_backoff() {
     let world = world(settings()).await;
     world.server.always(&Method::GET, Fate::Refused(500));

@@ -16,6 +16,7 @@ use ccm::cloud::{
     CloudProvider, InstanceEvents, InstanceMetadata, InstancesV2, Power, PowerState, Presence, Unknown, node,
 };
 use ccm::controllers::Context;
+use ccm::controllers::decisions::DecisionHistory;
 use ccm::controllers::node_lifecycle::pause_monitor::PauseMonitor;
 use ccm::controllers::node_lifecycle::{self, DeletionMode, LifecycleSettings, Limit};
 use ccm::kubernetes::deletion_lease::DeletionLease;
@@ -130,6 +131,7 @@ pub struct World {
     pub pauses: Arc<PauseMonitor>,
     hooked: Cloud,
     metrics: Metrics,
+    decisions: DecisionHistory,
     _tasks: JoinSet<()>,
 }
 
@@ -145,11 +147,13 @@ impl World {
             Cloud { memory: cloud.clone(), hook: Arc::default(), asked: Arc::default(), fresh: Arc::default() };
         let (nodes, watch) = watch_nodes(server.client(), None);
         let (recorder, writer) = recorder(server.client(), "test");
+        let decisions = DecisionHistory::default();
         let context = Context {
             write: server.client(),
             recorder,
             provider: Arc::new(hooked.clone()),
             leadership: Leadership::always(),
+            decisions: decisions.clone(),
         };
         let lease = DeletionLease::new(server.client(), "kube-system");
         let pauses = Arc::new(PauseMonitor::new(lease, context.recorder.clone(), Leadership::always(), "host"));
@@ -164,7 +168,13 @@ impl World {
         tasks.spawn(async { drop(controller.run(CancellationToken::new()).await) });
         nodes.wait_until_ready().await;
         pass(MOMENT).await;
-        Self { server, cloud, pauses, hooked, metrics, _tasks: tasks }
+        Self { server, cloud, pauses, hooked, metrics, decisions, _tasks: tasks }
+    }
+
+    /// Returns the words of the decisions about the deletion of this Node, the first one first.
+    pub fn decisions(&self, name: &str) -> Vec<&'static str> {
+        let decisions = self.decisions.last(usize::MAX, |decision| &*decision.name == name);
+        decisions.iter().rev().map(|decision| decision.word).collect()
     }
 
     /// Sets an action during requests for the existence of a machine.

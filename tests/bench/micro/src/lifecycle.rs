@@ -104,6 +104,7 @@ async fn pass(store: &Nodes, client: &Client, count: usize) {
         recorder: recorder(client.clone(), "micro").0,
         provider: Arc::new(cloud.clone()),
         leadership: Leadership::always(),
+        decisions: Default::default(),
     };
     let lease = DeletionLease::new(client.clone(), "kube-system");
     let pauses = Arc::new(PauseMonitor::new(lease, context.recorder.clone(), Leadership::always(), "host"));

@@ -15,6 +15,7 @@ use super::settings::{LeaseName, SettingErrors, Settings};
 use super::shared_services::SharedServices;
 use super::shutdown_order::{ShutdownStage, Stages};
 use super::vsphere::VsphereInquiry;
+use crate::controllers::decisions::DecisionHistory;
 use crate::controllers::node_lifecycle::DeletionMode;
 use crate::kubernetes::leader_election::read_lease;
 use crate::kubernetes::leadership::Leadership;
@@ -46,6 +47,7 @@ pub struct Inquiries {
     /// The cached Services that may need or have a load balancer; `None` if this process manages no Services.
     services: Option<Services>,
     permissions: PermissionSettings,
+    decisions: DecisionHistory,
     /// The client for reviews of permissions, and for reads of the Lease by a command without a daemon.
     api_server: kube::Client,
     /// The settings that a command without a daemon answers with; `None` in a daemon.
@@ -92,6 +94,7 @@ impl Inquiries {
             adopts_untainted_nodes: settings.nodes.policy.adopts_untainted_nodes,
             services: parts.caches.services.clone(),
             permissions: PermissionSettings::new(settings, parts),
+            decisions: parts.decisions.clone(),
             api_server: parts.api_server.clients.auxiliary.clone(),
             calls: Semaphore::new(CALLS),
             detached: None,

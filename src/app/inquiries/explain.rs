@@ -2,6 +2,7 @@
 
 pub(super) mod answer_time;
 mod deletion;
+mod history;
 mod ip;
 mod node;
 mod outside_text;
@@ -41,9 +42,17 @@ pub(super) fn answer(process: &Inquiries, subject: ExplainSubject, name: &str) -
         ExplainSubject::Route => route::explain(process, name),
         ExplainSubject::Service => service::explain(process, name),
     };
-    match explained {
-        Ok(explanation) => Answer::Explain(Box::new(report(process, explanation))),
-        Err(names) => not_found(subject.as_str(), name, names),
+    let history = history::section(process, subject, name);
+    match (explained, history) {
+        (Ok(mut explanation), history) => {
+            explanation.sections.extend(history);
+            Answer::Explain(Box::new(report(process, explanation)))
+        }
+        // The object is gone, and its end is what the user asks about.
+        (Err(_), Some(history)) => {
+            Answer::Explain(Box::new(report(process, history::of_unknown(subject, name, history))))
+        }
+        (Err(names), None) => not_found(subject.as_str(), name, names),
     }
 }
 

@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
-use serde_json::json;
+use serde_json::{Value, json};
 use support::nodes::set_ready;
 use support::{Vcenter, eventually};
 
@@ -50,6 +50,13 @@ async fn explain_deletion_shows_what_holds_a_node_until_its_remedy_is_applied() 
     let deleted = wait_for(&leader, &gone, 0, "deleted by this process at ").await;
     assert!(deleted.contains(&uid) && deleted.contains("Proof that the VM is deleted"), "{deleted}");
     assert!(nodes.get_opt(&gone).await.unwrap().is_none());
+    let (_, report) = json(&leader, &["explain", "deletion", &gone]).await;
+    let history = decisions_of(&report);
+    assert!(history.len() <= 20 && history.iter().any(|text| text.contains("Z DeletionGracePeriod: ")), "{history:?}");
+    assert!(history[0].contains("Z Deleted: UID ") && history[0].contains(&uid), "{history:?}");
+    assert!(history[1].contains("Z Permitted: ") && history[1].contains("by hand: true"), "{history:?}");
+    let CommandResult { code, output, .. } = ask(&leader, &["explain", "node", &gone]).await;
+    assert!(code == Some(3) && output.contains("not there any more") && output.contains("Z Initialised: "), "{output}");
 
     let standby = start_candidate(&cluster, &vcenter).await;
     let CommandResult { code, output, .. } = ask(&standby, &["explain", "deletion", &stays]).await;
@@ -57,6 +64,13 @@ async fn explain_deletion_shows_what_holds_a_node_until_its_remedy_is_applied() 
     for output in [output, deleted, held] {
         assert!(!output.contains(vcenter.password()), "{output}");
     }
+}
+
+/// Returns the facts of the section with the last decisions.
+fn decisions_of(report: &Value) -> Vec<String> {
+    let sections = report["sections"].as_array().unwrap();
+    let history = sections.iter().find(|section| section["title"] == "History").unwrap();
+    history["facts"].as_array().unwrap().iter().map(|fact| fact["text"].as_str().unwrap().to_owned()).collect()
 }
 
 /// Waits until the explanation of this Node has this exit code and text. Returns the explanation.

@@ -1,0 +1,95 @@
+//! The section with the last decisions about a subject.
+
+use super::Explanation;
+use super::outside_text::clipped;
+use crate::app::inquiries::protocol::ExplainSubject;
+use crate::app::inquiries::{Inquiries, whole};
+use crate::app::reports::explain::{Section, SubjectState};
+use crate::controllers::decisions::{ALL_ROUTES, Decision, SubjectKind};
+
+/// Maximum number of decisions in an explanation.
+const MAX_SHOWN: usize = 20;
+
+/// Returns the last decisions about the subject of this name, the newest one first; `None` without any.
+pub(super) fn section(process: &Inquiries, subject: ExplainSubject, name: &str) -> Option<Section> {
+    let (kind, networks) = match subject {
+        ExplainSubject::Node => (SubjectKind::Node, Vec::new()),
+        ExplainSubject::Deletion => (SubjectKind::Deletion, Vec::new()),
+        ExplainSubject::Service => (SubjectKind::Service, Vec::new()),
+        ExplainSubject::Route => (SubjectKind::Route, networks(process, name)),
+        ExplainSubject::Vcenter | ExplainSubject::Vm | ExplainSubject::Ip => return None,
+    };
+    let is_about = |decision: &Decision| decision.kind == kind && is_named(&decision.name, name, &networks);
+    let decisions = process.decisions.last(MAX_SHOWN, is_about);
+    // Decisions about all routes say nothing about a Node that is not known.
+    let is_own = decisions.iter().any(|decision| &*decision.name != ALL_ROUTES);
+    (is_own || (!decisions.is_empty() && process.nodes.contains(name))).then(|| of(&decisions))
+}
+
+/// Explains a subject that does not exist any more, and about which decisions are known.
+pub(super) fn of_unknown(subject: ExplainSubject, name: &str, history: Section) -> Explanation {
+    Explanation {
+        subject: format!("{} {}", subject.as_str(), clipped(name)),
+        summary: "not there any more: these decisions were made about it".to_owned(),
+        state: SubjectState::Unknown,
+        sections: vec![history],
+    }
+}
+
+fn networks(process: &Inquiries, name: &str) -> Vec<String> {
+    let node = process.nodes.get(name);
+    let networks = node.as_ref().and_then(|node| node.spec.as_ref()?.pod_cidrs.clone());
+    let mut networks = networks.unwrap_or_default();
+    networks.push(ALL_ROUTES.to_owned());
+    networks
+}
+
+fn is_named(subject: &str, name: &str, others: &[String]) -> bool {
+    subject == name || others.iter().any(|other| other == subject)
+}
+
+fn of(decisions: &[Decision]) -> Section {
+    let mut section = Section::new("History");
+    for decision in decisions {
+        let text = clipped(&decision.text);
+        let separator = if text.is_empty() { "" } else { ": " };
+        section.add("", format!("{} {}{separator}{text}", whole(decision.time), decision.word));
+    }
+    section
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::reports::explain::Fact;
+
+    #[test]
+    fn the_history_of_a_subject_has_one_fact_for_each_decision() {
+        let decision = |time: &str, word, text: &str| Decision {
+            time: time.parse().unwrap(),
+            term: 1,
+            kind: SubjectKind::Deletion,
+            name: "worker-2".into(),
+            word,
+            text: text.into(),
+        };
+        let decisions = [
+            decision("2026-11-24T03:12:40.123Z", "Deleted", "UID 5a0f: the VM is gone"),
+            decision("2026-11-24T03:12:10Z", "Settled", ""),
+        ];
+        let fact = |text: &str| Fact { label: String::new(), text: text.to_owned(), is_finding: false };
+        let expected =
+            [fact("2026-11-24T03:12:40Z Deleted: UID 5a0f: the VM is gone"), fact("2026-11-24T03:12:10Z Settled")];
+        assert_eq!(of(&decisions).facts, expected);
+    }
+
+    #[test]
+    fn decisions_about_the_networks_of_a_node_are_about_its_routes() {
+        let networks = ["10.244.1.0/24".to_owned(), ALL_ROUTES.to_owned()];
+        for (subject, expected) in
+            [("worker-1", true), ("10.244.1.0/24", true), ("*", true), ("worker-10", false), ("10.244.2.0/24", false)]
+        {
+            assert_eq!(is_named(subject, "worker-1", &networks), expected, "{subject}");
+        }
+    }
+}

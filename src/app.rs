@@ -29,7 +29,7 @@ use crate::providers::BuildError;
 use crate::providers::vsphere::config::Environment;
 use crate::runtime::admin::CertificateError;
 use crate::runtime::core_dumps;
-use crate::runtime::logging::Verbosity;
+use crate::runtime::logging::LogHandles;
 use crate::runtime::shutdown::{self, SecondSignal};
 use crate::runtime::tasks::TaskEnded;
 use files::SystemFiles;
@@ -105,7 +105,7 @@ pub enum Error {
 ///
 /// # Errors
 /// Invalid settings, or a failure that prevents the daemon from running.
-pub fn run(options: &Options, verbosity: Verbosity) -> Result<(), Error> {
+pub fn run(options: &Options, log: LogHandles) -> Result<(), Error> {
     // Must run before any secret is read.
     if let Err(error) = core_dumps::turn_off() {
         tracing::warn!("core dumps of this process cannot be turned off, and would have its passwords: {error}");
@@ -115,7 +115,7 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<(), Error> {
     let threads = threads.worker_threads(THREADS).enable_all().build().map_err(Error::Threads)?;
     // Fails only if a crypto provider is already installed. No other code of this program installs a provider.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let outcome = threads.block_on(run_until_signal(settings, socket, verbosity));
+    let outcome = threads.block_on(run_until_signal(settings, socket, log));
     threads.shutdown_background();
     outcome
 }
@@ -136,11 +136,11 @@ fn check_settings(options: &Options) -> Result<(Settings, Option<TcpSocket>), Se
 }
 
 /// Runs the daemon. The first signal starts an orderly shutdown; a second signal ends the process immediately.
-async fn run_until_signal(settings: Settings, socket: Option<TcpSocket>, verbosity: Verbosity) -> Result<(), Error> {
+async fn run_until_signal(settings: Settings, socket: Option<TcpSocket>, log: LogHandles) -> Result<(), Error> {
     let stop = CancellationToken::new();
     let second_signal = shutdown::watch_signals(stop.clone()).map_err(Error::Signals)?;
     tokio::select! {
-        outcome = serve(settings, socket, verbosity, stop) => outcome,
+        outcome = serve(settings, socket, log, stop) => outcome,
         signal = second_signal => Err(signal.into()),
     }
 }
@@ -148,14 +148,14 @@ async fn run_until_signal(settings: Settings, socket: Option<TcpSocket>, verbosi
 async fn serve(
     settings: Settings,
     socket: Option<TcpSocket>,
-    verbosity: Verbosity,
+    log: LogHandles,
     stop: CancellationToken,
 ) -> Result<(), Error> {
     tracing::info!(version = env!("CARGO_PKG_VERSION"), "{PROGRAM} starts");
     startup_log::log_settings(&settings);
     tracing::debug!(?settings, "settings");
     let mut stages = Stages::default();
-    if let Err(error) = start(&settings, socket, verbosity, &mut stages).await {
+    if let Err(error) = start(&settings, socket, log, &mut stages).await {
         // Releases the Lease if this process leads already. The next leader then need not wait for the expiry of the
         // Lease.
         stages.stop().await;
@@ -178,12 +178,12 @@ async fn serve(
 async fn start(
     settings: &Settings,
     socket: Option<TcpSocket>,
-    verbosity: Verbosity,
+    log: LogHandles,
     stages: &mut Stages,
 ) -> Result<(), Error> {
     let mut parts = SharedServices::prepare(settings, stages).await?;
     if let Some(serving) = settings.serving.as_ref().zip(socket) {
-        admin::start(serving, settings, &parts, verbosity, stages).await?;
+        admin::start(serving, settings, &parts, log.verbosity, stages).await?;
     }
     // Competes for the Lease after the secure port works: a process that cannot serve must not become the leader.
     parts.compete(stages);

@@ -31,11 +31,11 @@ fn main() -> ExitCode {
     for deprecation in options.deprecations() {
         print(std::io::stderr(), &format!("{deprecation}\n"));
     }
-    let (verbosity, written) = match logging::start(&settings::of_the_log(&options)) {
+    let (log, written) = match logging::start(&settings::of_the_log(&options)) {
         Ok(started) => started,
         Err(error) => return failed(&error),
     };
-    let outcome = app::run(&options, verbosity);
+    let outcome = app::run(&options, log);
     match &outcome {
         Ok(()) | Err(app::Error::Settings(_)) => {}
         Err(error) => tracing::error!("{}", chain(error)),

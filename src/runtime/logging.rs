@@ -4,6 +4,7 @@ mod layer;
 mod levels;
 mod line;
 mod output;
+mod recent;
 
 use std::panic::PanicHookInfo;
 use std::sync::Arc;
@@ -19,6 +20,7 @@ pub use levels::Module;
 use line::EventFields;
 pub use output::FlushGuard;
 use output::LineQueue;
+pub use recent::RecentLog;
 
 /// The settings of the log.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -57,6 +59,14 @@ impl Verbosity {
     }
 }
 
+/// Handles to the running log.
+pub struct LogHandles {
+    /// Its verbosity.
+    pub verbosity: Verbosity,
+    /// Its last lines.
+    pub recent: RecentLog,
+}
+
 /// Error at the start of the log.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -69,14 +79,20 @@ pub enum StartError {
 }
 
 /// Starts the log, which also records panics. Dropping the [`FlushGuard`] writes the last lines.
-pub fn start(settings: &LogSettings) -> Result<(Verbosity, FlushGuard), StartError> {
+pub fn start(settings: &LogSettings) -> Result<(LogHandles, FlushGuard), StartError> {
     let (levels, handle) = reload::Layer::new(Levels::new(settings.verbosity, settings.modules.clone()));
     let form = Form { format: settings.format, split: settings.split };
-    let (queue, written) = LineQueue::start(output::to_process, move |count| lost(form, count))?;
+    let recent = RecentLog::default();
+    let kept = recent.clone();
+    let write = move |stream, line: &str| {
+        kept.push(line);
+        output::to_process(stream, line);
+    };
+    let (queue, written) = LineQueue::start(write, move |count| lost(form, count))?;
     let lines = Arc::new(Lines { form, queue: queue.clone() });
     tracing_subscriber::registry().with(levels).with(Lines { form, queue }).try_init()?;
     std::panic::set_hook(Box::new(move |panic| log_panic(&lines, panic)));
-    Ok((Verbosity { levels: handle }, written))
+    Ok((LogHandles { verbosity: Verbosity { levels: handle }, recent }, written))
 }
 
 fn lost(form: Form, count: u64) -> String {

@@ -62,8 +62,8 @@ async fn o_75_single_checks_and_the_series_of_probes_are_served() {
 
 #[tokio::test]
 async fn the_log_is_made_louder_as_in_the_go_program() {
-    let (verbosity, _written) = ccm::runtime::logging::start(&Default::default()).unwrap();
-    let server = served_with(Vec::new(), Some(verbosity)).await;
+    let (log, _written) = ccm::runtime::logging::start(&Default::default()).unwrap();
+    let server = served_with(Vec::new(), Some(log.verbosity)).await;
     for (method, path, body, status, text) in [
         ("PUT", "/debug/flags/v", "4", 200, "successfully set klog.logging.verbosity to 4"),
         ("PUT", "/debug/flags/v", "-1", 200, "successfully set klog.logging.verbosity to -1"),

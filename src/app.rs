@@ -189,7 +189,7 @@ async fn start(
     parts.compete(stages);
     let (provider, vsphere) = build_provider(settings, &parts, stages)?;
     let terms = controllers::start(settings, &parts, &provider, stages)?;
-    inquiries::start(Inquiries::new(&parts, settings, terms, vsphere), stages);
+    inquiries::start(Inquiries::new(&parts, settings, terms, vsphere, log.recent), stages);
     Ok(())
 }
 

@@ -1,6 +1,7 @@
 //! Answers the commands that ask this process over the local socket. Answers come from snapshots and do not wait for
 //! controllers, the API server, vCenter or NSX, except those of `check` and `deletions`, which call with limits.
 
+mod bundle;
 mod check;
 mod deletions;
 mod explain;
@@ -11,6 +12,7 @@ mod status;
 use super::controllers::ControllerTerms;
 use super::election::{LeaseSource, hostname};
 use super::options::PROGRAM;
+use super::pages::flagz;
 use super::settings::{LeaseName, SettingErrors, Settings};
 use super::shared_services::SharedServices;
 use super::shutdown_order::{ShutdownStage, Stages};
@@ -22,6 +24,8 @@ use crate::kubernetes::leadership::Leadership;
 use crate::kubernetes::stores::{Nodes, Services};
 use crate::runtime::admin::Checks;
 use crate::runtime::local_socket::{self, RequestHandler};
+use crate::runtime::logging::RecentLog;
+use crate::runtime::metrics::Metrics;
 use async_trait::async_trait;
 use check::permissions::{CALLS, PermissionSettings};
 use jiff::{Timestamp, Unit};
@@ -48,6 +52,12 @@ pub struct Inquiries {
     services: Option<Services>,
     permissions: PermissionSettings,
     decisions: DecisionHistory,
+    metrics: Metrics,
+    log: RecentLog,
+    /// All flags with their values, as on the page `/flagz`.
+    flags: String,
+    /// The namespace of the Leases.
+    lease_namespace: String,
     /// The client for reviews of permissions, and for reads of the Lease by a command without a daemon.
     api_server: kube::Client,
     /// The settings that a command without a daemon answers with; `None` in a daemon.
@@ -68,7 +78,7 @@ struct DetachedSettings {
 impl Inquiries {
     /// Collects the parts of a command without a daemon. Reads the Lease once.
     pub async fn observing(parts: &SharedServices, settings: &Settings, vsphere: VsphereInquiry) -> Self {
-        let mut inquiries = Self::new(parts, settings, ControllerTerms::default(), vsphere);
+        let mut inquiries = Self::new(parts, settings, ControllerTerms::default(), vsphere, RecentLog::default());
         let lease = settings.election.as_ref().map(|_| settings.lease.clone());
         if let Some(LeaseName { namespace, name }) = &lease {
             // A Lease that cannot be read has no known holder. `check` reads it again and shows the reason.
@@ -82,7 +92,13 @@ impl Inquiries {
     }
 
     /// Collects the parts.
-    pub fn new(parts: &SharedServices, settings: &Settings, terms: ControllerTerms, vsphere: VsphereInquiry) -> Self {
+    pub fn new(
+        parts: &SharedServices,
+        settings: &Settings,
+        terms: ControllerTerms,
+        vsphere: VsphereInquiry,
+        log: RecentLog,
+    ) -> Self {
         Self {
             host: hostname().unwrap_or_else(|| "unknown-host".to_owned()),
             leadership: parts.elections.main.clone(),
@@ -95,6 +111,10 @@ impl Inquiries {
             services: parts.caches.services.clone(),
             permissions: PermissionSettings::new(settings, parts),
             decisions: parts.decisions.clone(),
+            metrics: parts.metrics.clone(),
+            log,
+            flags: flagz(&settings.options.values),
+            lease_namespace: settings.lease_namespace().to_owned(),
             api_server: parts.api_server.clients.auxiliary.clone(),
             calls: Semaphore::new(CALLS),
             detached: None,
@@ -127,6 +147,8 @@ impl Inquiries {
                 Err(reason) => return protocol::encode(Err(reason), &BTreeSet::new()),
             },
             Question::Plan { node } => plan::answer(self, node.as_deref()).await,
+            Question::BundlePart { part, from } => bundle::answer(self, part, from.as_deref(), masks_users).await,
+            Question::BundleNames => bundle::names::answer(self),
         };
         let users = if masks_users { self.vsphere.users() } else { BTreeSet::new() };
         protocol::encode(Ok(answer), &users)

@@ -194,8 +194,9 @@ async fn start_parts(
 fn needs_nsx(question: &Question) -> bool {
     match question {
         Question::Status { .. } | Question::Check { .. } | Question::Plan { .. } => true,
-        // Only a running process changes deletions.
-        Question::Explain { .. } | Question::Deletions(_) => false,
+        Question::Explain { .. } => false,
+        // Only a running process changes deletions and has what a bundle contains.
+        Question::Deletions(_) | Question::BundlePart { .. } | Question::BundleNames => false,
     }
 }
 

@@ -33,7 +33,7 @@ fn constant(path: &'static str, content_type: &'static str, text: String) -> Pag
 }
 
 /// Returns `/flagz` in the format of `k8s.io/component-base/zpages/flagz`, but always with the separator `=`.
-fn flagz(values: &[Value]) -> String {
+pub fn flagz(values: &[Value]) -> String {
     let lines: String = values.iter().map(|value| format!("{}={}\n", value.flag.name, value.printed())).collect();
     format!("\ncloud-controller-manager flagz\n{NOTICE}\n\n{lines}")
 }

@@ -1,5 +1,6 @@
 //! Pure: the reports that commands print. Each report is data (`-o json`, `-o yaml`) and lines of text.
 
+pub mod bundle;
 pub mod check;
 pub mod deletion_pause;
 pub mod deletions;

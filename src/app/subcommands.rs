@@ -2,6 +2,7 @@
 //! detached command, for which `app::observer` reads.
 
 mod arguments;
+mod bundle;
 mod check;
 mod completion;
 mod config_lint;
@@ -30,6 +31,7 @@ type Subcommand = fn(&[OsString]) -> CommandOutput;
 
 /// All subcommands.
 const SUBCOMMANDS: &[(&str, Subcommand)] = &[
+    ("bundle", bundle::run),
     ("check", check::run),
     ("completion", completion::run),
     ("config-lint", config_lint::run),

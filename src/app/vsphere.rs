@@ -23,7 +23,7 @@ use crate::kubernetes::cluster::Cluster;
 use crate::kubernetes::leader_election::LeaseEvents;
 use crate::kubernetes::login_ledger::{LeaseStore, Ledger};
 use crate::providers::vsphere::VcenterReport;
-use crate::providers::vsphere::config::{DEFAULT_DIRECTORY, PartName, VcenterConfig};
+use crate::providers::vsphere::config::{DEFAULT_DIRECTORY, NsxLogin, PartName, VcenterConfig};
 use crate::providers::vsphere::login::credentials::Offers;
 use crate::providers::vsphere::nsx::NsxSessionStatus;
 use crate::providers::vsphere::nsx::load_balancer::NsxLoadBalancers;
@@ -40,6 +40,7 @@ use metrics::{Calls, Certificates, VCENTER};
 use nsx::NsxConnection;
 use parking_lot::Mutex;
 use reload::{Background, Reload, ReloadMetrics};
+use secrecy::SecretString;
 use sessions::Sessions;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -182,6 +183,16 @@ impl VsphereInquiry {
             message: format!("turned off: {error}"),
         };
         current.rejected.iter().map(note).collect()
+    }
+
+    /// Returns the secrets of the credentials.
+    pub fn secrets(&self) -> Vec<SecretString> {
+        let config = self.cloud_config();
+        let token = config.config.nsx.used().and_then(|nsx| match &nsx.login {
+            NsxLogin::VmcToken { token, .. } => Some(token.clone()),
+            NsxLogin::Certificate { .. } | NsxLogin::Pair { .. } => None,
+        });
+        self.credentials.secrets().into_iter().chain(token).collect()
     }
 
     /// Returns the user names of the credentials.

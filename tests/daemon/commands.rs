@@ -1,5 +1,6 @@
 //! Commands that ask a running daemon over its local socket or, detached, none.
 
+pub mod bundle;
 mod check;
 mod deletion;
 mod detached;

@@ -1,11 +1,18 @@
 //! The log contains no secret at any level, and neither does the output of a command.
 
+use std::collections::BTreeSet;
+
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE_NO_PAD};
+use k8s_openapi::api::core::v1::Event;
+use kube::Api;
+use kube::api::PostParams;
+use serde_json::json;
 use support::rbac::{self, Subject};
 use support::{ApiServer, Rule, Vcenter, eventually, unique};
 
-use crate::cluster::{ANSWERS, Cluster, LIMIT};
+use crate::cluster::{ANSWERS, Cluster, LIMIT, ip};
+use crate::commands::bundle::{Bundle, bundle};
 use crate::commands::{CommandResult, ask};
 
 /// XML, URLs and INI escape some of these characters differently.
@@ -50,14 +57,40 @@ async fn no_secret_is_in_the_log_at_the_highest_level() {
         count => Err(count),
     })
     .await;
+    let leaked = write_secrets(&cluster).await;
     let mut printed = Vec::new();
-    for words in [&["status"][..], &["explain", "vcenter", right.host()]] {
+    let (node, address) = (cluster.name(1), ip(1));
+    for words in [
+        &["status"][..],
+        &["check"],
+        &["explain", "vcenter", right.host()],
+        &["explain", "node", &node],
+        &["explain", "deletion", &node],
+        &["explain", "vm", &node],
+        &["explain", "ip", &address],
+        &["explain", "route", &node],
+        &["explain", "service", "shop/web"],
+    ] {
         for form in ["text", "json", "yaml"] {
             let CommandResult { output, messages, .. } = ask(&daemon, &[words, &["-o", form]].concat()).await;
-            assert!(messages.is_empty() && !output.is_empty(), "{messages}");
-            printed.push(output);
+            assert!(!output.is_empty() || words.contains(&"service"), "{words:?}: {messages}");
+            printed.extend([output, messages]);
             let masked = ask(&daemon, &[words, &["-o", form, "--mask-users"]].concat()).await.output;
-            assert!(!masked.is_empty() && !masked.contains(USER) && !masked.contains(OTHER_USER), "{masked}");
+            assert!(!masked.contains(USER) && !masked.contains(OTHER_USER), "{masked}");
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    for arguments in [&[][..], &["--mask-users"], &["--anonymise", "--map=-"]] {
+        let Bundle { files, manifest, .. } = bundle(&daemon, folder.path(), arguments).await;
+        assert!(files["events.json"].contains(MARK) && files["events.json"].contains("***"), "{manifest}");
+        for text in files.values() {
+            assert!(arguments.is_empty() || !(text.contains(USER) || text.contains(OTHER_USER)), "{text}");
+            let found = leaked.iter().find(|secret| text.contains(secret.as_str()));
+            assert!(found.is_none(), "{found:?} is in the bundle: {text}");
+        }
+        printed.extend(files.into_values());
+        if !arguments.contains(&"--map=-") {
+            printed.push(manifest);
         }
     }
     assert!(printed.iter().any(|output| output.contains(USER)), "a rejected login names its user");
@@ -125,6 +158,32 @@ fn forms(user: &str, password: &str) -> Vec<String> {
         .chain(whole.into_iter().flatten())
         .chain(inside)
         .collect()
+}
+
+/// The text before the secrets of [`write_secrets`].
+const MARK: &str = "written by the test of secrets";
+
+/// Writes an Event with secrets of every kind, which do not belong there. Returns the secrets, and parts of them.
+async fn write_secrets(cluster: &Cluster) -> BTreeSet<String> {
+    let key = "MIIEowIBAAKCAQEA7bq";
+    let web_token = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJjY20ifQ.c2lnbmF0dXJl";
+    let (opaque_token, session, login) = ("Zt0qVmcRefresh71", "52f4a1c2-session", "pr0xyPassw0rd");
+    let pair = STANDARD.encode(format!("{USER}:{PASSWORD}"));
+    let part = PASSWORD.get(..14).unwrap();
+    let message = format!(
+        "{MARK}: {PASSWORD}, {pair}, {part}, -----BEGIN PRIVATE KEY-----\n{key}\n-----END PRIVATE KEY-----, \
+         Authorization: Bearer {opaque_token}\n, {web_token}, vmware_soap_session={session}, \
+         http://proxy:{login}@proxy.example.com:3128"
+    );
+    let event: Event = serde_json::from_value(json!({
+        "metadata": {"generateName": "secrets-", "namespace": "kube-system"},
+        "involvedObject": {"kind": "Lease", "namespace": "kube-system", "name": cluster.pool()},
+        "message": message,
+    }))
+    .unwrap();
+    let events = Api::<Event>::namespaced(cluster.client.clone(), "kube-system");
+    events.create(&PostParams::default(), &event).await.unwrap();
+    [key, web_token, opaque_token, session, login, part, &pair].map(str::to_owned).into()
 }
 
 /// Creates a service account with all rights. Returns the flag with its kubeconfig, and its token.

@@ -1,5 +1,6 @@
 //! Requests and answers on the local socket. The protocol is private to one version of the program.
 
+use crate::app::reports::bundle::{BundlePart, KnownName, PartPage};
 use crate::app::reports::check::CheckReport;
 use crate::app::reports::deletions::DeletionsReport;
 use crate::app::reports::explain::ExplainReport;
@@ -81,6 +82,15 @@ pub enum Question {
     },
     /// The deletion of Nodes.
     Deletions(DeletionsRequest),
+    /// One page of a part of a bundle.
+    BundlePart {
+        /// The part.
+        part: BundlePart,
+        /// The place at which the page begins: [`PartPage::next`] of the page before, `None` for the first page.
+        from: Option<String>,
+    },
+    /// The names that a bundle may contain.
+    BundleNames,
 }
 
 /// A request about the deletion of Nodes.
@@ -171,6 +181,10 @@ pub enum Answer {
     Deletions(Box<DeletionsReport>),
     /// To [`Question::Plan`].
     Plan(Box<PlanReport>),
+    /// To [`Question::BundlePart`].
+    BundlePart(Box<PartPage>),
+    /// To [`Question::BundleNames`].
+    BundleNames(Vec<KnownName>),
     /// The process does not know the subject of [`Question::Explain`], or the selection of [`Question::Status`],
     /// [`Question::Check`] or [`Question::Plan`].
     NotFound {

@@ -1,7 +1,7 @@
 //! `completion bash`, `completion zsh`, `completion fish`: prints a script with which the shell completes flags,
 //! commands and their options.
 
-use super::{CommandOutput, check, deletions, explain, is_help, plan, status};
+use super::{CommandOutput, bundle, check, deletions, explain, is_help, plan, status};
 use crate::app::options::commands::COMMANDS;
 use crate::app::options::{FlagDefinition, Kind, PROGRAM, definitions};
 use clap::Command;
@@ -35,8 +35,15 @@ pub(super) fn run(arguments: &[OsString]) -> CommandOutput {
 }
 
 /// The commands with options of their own.
-fn with_options() -> [Command; 5] {
-    [status::command(), explain::command(), plan::command(), check::command(), deletions::command()]
+fn with_options() -> [Command; 6] {
+    [
+        status::command(),
+        explain::command(),
+        plan::command(),
+        check::command(),
+        deletions::command(),
+        bundle::command(),
+    ]
 }
 
 /// Returns the long names of a command's options, each with its help text.
@@ -166,10 +173,10 @@ mod tests {
             assert_eq!(script.replace("\\'", "").replace("'\\''", "").matches('\'').count() % 2, 0, "{shell}: quotes");
             // Options of commands may have the name of a flag.
             let is_of_flags = |line: &&str| {
-                !["status)", "explain)", "plan)", "check)", "deletions)", "if [["]
+                !["status)", "explain)", "plan)", "check)", "deletions)", "bundle)", "if [["]
                     .iter()
                     .any(|start| line.trim_start().starts_with(start))
-                    && !["from status'", "from explain'", "from plan'", "from check'", "from deletions'"]
+                    && !["from status'", "from explain'", "from plan'", "from check'", "from deletions'", "from bundle'"]
                         .iter()
                         .any(|part| line.contains(part))
             };

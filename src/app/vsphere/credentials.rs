@@ -131,6 +131,23 @@ impl Credentials {
         self.known.lock().entries.iter().map(report).collect()
     }
 
+    /// Returns the secrets of the credentials that are offered. The token of the service account is not among them.
+    pub fn secrets(&self) -> Vec<SecretString> {
+        let known = self.known.lock();
+        let offers = known.entries.values().map(|entry| Arc::clone(&entry.offer.borrow()));
+        let logins = offers.flat_map(|offer| match &*offer {
+            CredentialState::Ready(credentials) => credentials.clone(),
+            CredentialState::Pending { .. } | CredentialState::Missing { .. } => Vec::new(),
+        });
+        let secret = |credential: Arc<Credential>| match &credential.login {
+            Login::Password { password, .. } => Some(password.clone()),
+            Login::Certificate { key, .. } => Some(key.clone()),
+            Login::SharedSession { token: SessionToken::Given(token), .. } => Some(token.clone()),
+            Login::SharedSession { token: SessionToken::ServiceAccount(_), .. } => None,
+        };
+        logins.filter_map(secret).collect()
+    }
+
     /// Returns the user names of the credentials that are offered, or were offered before: messages about earlier
     /// logins name them.
     pub fn users(&self) -> BTreeSet<String> {

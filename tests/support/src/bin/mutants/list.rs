@@ -1,6 +1,7 @@
 //! The mutants, by the part of the code that they break.
 
 mod addresses;
+mod bundles;
 mod leader_election;
 mod lifecycle;
 mod load_balancers;
@@ -20,7 +21,7 @@ pub fn all() -> Vec<Mutant> {
     [lifecycle::all(), vsphere::all(), machines::all(), leader_election::all(), login_ledger::all()]
         .into_iter()
         .chain(of_nsx)
-        .chain([local_socket::all()])
+        .chain([local_socket::all(), bundles::all()])
         .flatten()
         .collect()
 }

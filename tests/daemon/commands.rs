@@ -235,7 +235,7 @@ fn is_duration_unit(word: &str) -> bool {
 
 /// Removes the section with the last decisions, whose number depends on what the daemon found first.
 fn without_history(screen: &str) -> String {
-    screen.split("\n\nHistory\n").next().unwrap_or_default().to_owned()
+    screen.split("\n\nHistory").next().unwrap_or_default().to_owned()
 }
 
 /// Compares a screen with the first text block below the heading of its command. `UPDATE_GOLDEN=1` writes the block.

@@ -172,7 +172,7 @@ async fn write_secrets(cluster: &Cluster) -> BTreeSet<String> {
     let part = PASSWORD.get(..14).unwrap();
     let message = format!(
         "{MARK}: {PASSWORD}, {pair}, {part}, -----BEGIN PRIVATE KEY-----\n{key}\n-----END PRIVATE KEY-----, \
-         Authorization: Bearer {opaque_token}\n, {web_token}, vmware_soap_session={session}, \
+         Authorization: Bearer {opaque_token}\n, {web_token}, JSESSIONID={session}, \
          http://proxy:{login}@proxy.example.com:3128"
     );
     let event: Event = serde_json::from_value(json!({

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// Width of the names of parts, in columns.
-const NAMES: usize = 16;
+const NAMES: usize = 18;
 
 /// A part of a bundle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -283,11 +283,11 @@ mod tests {
         let expected = [
             plain("bundle of version 0.1.0   2026-11-24T03:13:21Z   at most 16 MiB"),
             plain("secrets masked   names and addresses not replaced: see --anonymise"),
-            plain("  status.txt        complete, 2 KiB"),
-            notice("  log.txt           cut, 2 KiB: the last 1 MiB because of --max-size"),
-            plain("  events.json       not available: list events: forbidden"),
-            notice("  inventory.json    left out: because of --max-size"),
-            notice("  nodes.json        failed, 2 files, 5 KiB: no answer"),
+            plain("  status.txt          complete, 2 KiB"),
+            notice("  log.txt             cut, 2 KiB: the last 1 MiB because of --max-size"),
+            plain("  events.json         not available: list events: forbidden"),
+            notice("  inventory.json      left out: because of --max-size"),
+            notice("  nodes.json          failed, 2 files, 5 KiB: no answer"),
         ];
         assert_eq!(lines, expected);
     }

@@ -92,9 +92,10 @@ async fn a_service_is_explained_from_its_creation_to_its_deletion() {
     explained(&leader, &key, 0, &["served at 192.0.2.5"]).await;
 
     site.services.delete("web", &DeleteParams::default()).await.unwrap();
-    eventually("the Service is not known after its deletion", LIMIT, async || {
+    eventually("only the history of the Service is known after its deletion", LIMIT, async || {
         let CommandResult { code, output, .. } = ask(&leader.daemon, &["explain", "service", &key]).await;
-        if code == Some(2) { Ok(()) } else { Err(format!("{code:?}, {output}")) }
+        let is_gone = output.contains("not there any more") && output.contains("Z DeletedLoadBalancer: ");
+        if code == Some(3) && is_gone { Ok(()) } else { Err(format!("{code:?}, {output}")) }
     })
     .await;
 }

@@ -213,7 +213,7 @@ fn bash_completes_flags() {
     assert_eq!(completed("ccm com", 1), "completion");
     assert_eq!(completed("ccm s", 1), "status");
     assert_eq!(completed("ccm status --mask", 2), "--mask-users");
-    assert_eq!(completed("ccm status -o json --cloud", 4), "", "a command has its own options only");
+    assert_eq!(completed("ccm status -o json --cluster", 4), "", "a command has its own options only");
     assert_eq!(completed("ccm completion f", 2), "fish");
     assert_eq!(completed("ccm --cloud-config /e", 2), "");
     let registered = format!("{script}\ncomplete -p vsphere-cloud-controller-manager");

@@ -171,9 +171,12 @@ impl Observer {
     /// command is a finding instead, which the answer has.
     fn paused_logins(&self, needs_nsx: bool) -> Vec<String> {
         let vsphere = self.inquiries.vsphere();
-        let of_vcenters = vsphere.vcenter_reports().into_iter();
+        // A pause of other credentials, or of the other interface, hinders nothing that was read.
+        let is_unread = |report: &VcenterReport| !is_current(report) || report.tag_failure.is_some();
+        let of_vcenters = vsphere.vcenter_reports().into_iter().filter(is_unread);
         let of_vcenters = of_vcenters.map(|report| (report.server, report.login_pause));
-        let of_nsx = vsphere.nsx_report().filter(|_| needs_nsx).map(|report| (report.server, report.login_pause));
+        let of_nsx = vsphere.nsx_report().filter(|report| needs_nsx && !report.login.is_logged_in);
+        let of_nsx = of_nsx.map(|report| (report.server, report.login_pause));
         let paused = of_vcenters.chain(of_nsx).filter_map(|(server, pause)| paused_login(&server, pause?));
         paused.collect()
     }

@@ -3,9 +3,9 @@
 pub mod bundle;
 mod check;
 mod deletion;
-mod detached;
 mod deletions;
 mod node;
+mod observer;
 mod plan;
 mod route;
 mod screen;
@@ -14,6 +14,9 @@ mod socket;
 
 use std::path::Path;
 
+use k8s_openapi::api::core::v1::Namespace;
+use kube::Api;
+use kube::api::PostParams;
 use serde_json::Value;
 use support::{Daemon, Vcenter, eventually};
 use tokio::process::Command;
@@ -57,11 +60,30 @@ pub async fn start_candidate(cluster: &Cluster, vcenter: &Vcenter) -> Daemon {
     daemon
 }
 
+/// Creates a namespace for the Leases of a test. All replicas share what the Leases have about deletions.
+pub async fn lease_namespace(cluster: &Cluster) -> String {
+    let name = cluster.pool();
+    let namespace: Namespace = serde_json::from_value(serde_json::json!({"metadata": {"name": name}})).unwrap();
+    Api::all(cluster.client.clone()).create(&PostParams::default(), &namespace).await.unwrap();
+    name.to_owned()
+}
+
+/// Starts a candidate whose Leases are in this namespace.
+pub async fn start_candidate_in(namespace: &str, cluster: &Cluster, vcenter: &Vcenter, more: &[&str]) -> Daemon {
+    let lease = format!("--leader-elect-resource-name={}", cluster.pool());
+    let namespace = format!("--leader-elect-resource-namespace={namespace}");
+    let flags = [&["--leader-elect=true", &*lease, &*namespace], more].concat();
+    let mut daemon = cluster.start_for(vcenter, &flags).await;
+    daemon.wait_for_line(" started", LIMIT).await;
+    daemon
+}
+
 #[tokio::test]
 async fn status_shows_the_leader_a_node_without_a_vm_and_a_standby() {
     let cluster = Cluster::new().await;
+    let namespace = lease_namespace(&cluster).await;
     let vcenter = Vcenter::start(&cluster.scenario(0..3)).await;
-    let leader = start_candidate(&cluster, &vcenter).await;
+    let leader = start_candidate_in(&namespace, &cluster, &vcenter, &[]).await;
     cluster.register(0..3).await;
     cluster.wait_until_initialised(0..3, &leader).await;
 
@@ -79,7 +101,7 @@ async fn status_shows_the_leader_a_node_without_a_vm_and_a_standby() {
     assert!(of_vcenter["tagsAgeSeconds"].is_u64() && of_vcenter["certificateExpiry"].is_string(), "{status:#}");
     let nodes = &status["nodes"];
     assert_eq!([&nodes["nodes"], &nodes["settled"], &nodes["waiting"]], [3, 3, 0], "{status:#}");
-    assert_eq!([&status["deletion"]["mode"], &status["election"]["namespace"]], ["enforce", "kube-system"]);
+    assert_eq!([&status["deletion"]["mode"], &status["election"]["namespace"]], ["enforce", namespace.as_str()]);
     let screen = ask(&leader, &["status"]).await.output;
     compare_with_page("status", &normalised(&screen, &vcenter));
     let explained = ask(&leader, &["explain", "vcenter", vcenter.host()]).await;
@@ -111,7 +133,7 @@ async fn status_shows_the_leader_a_node_without_a_vm_and_a_standby() {
     assert!(limited.code == Some(1) && limited.output.contains(&name), "{:?} {}", limited.code, limited.output);
     assert_eq!(limited.messages, "waiting for the process, at most 3 s\n");
 
-    let standby = start_candidate(&cluster, &vcenter).await;
+    let standby = start_candidate_in(&namespace, &cluster, &vcenter, &[]).await;
     eventually("a standby says so", LIMIT, async || {
         let CommandResult { code, output, .. } = ask(&standby, &["status"]).await;
         let is_told = output.starts_with("standby ") && output.contains("   leader ") && output.contains("kubectl");

@@ -12,10 +12,10 @@ use crate::app::reports::check::configuration::{ConfigurationFacts, CredentialFa
 use crate::app::reports::check::connections::VcenterFacts;
 use crate::app::reports::check::nodes::{NodeCheckFacts, NodeChecksInput};
 use crate::app::reports::check::nsx::NsxFacts;
-use crate::app::reports::check::without_daemon::LeaseFacts;
+use crate::app::reports::check::observation::LeaseFacts;
 use crate::app::reports::check::{
     CheckReport, CheckResult, CheckSummary, configuration, connections, kubernetes, nodes as node_checks, nsx,
-    without_daemon,
+    observation,
 };
 use crate::app::reports::status::{StatusNote, StatusReport};
 use crate::app::settings::SettingErrors;
@@ -65,7 +65,7 @@ pub(super) async fn answer(process: &Inquiries, options: &CheckOptions) -> Answe
     let mut checks = permissions;
     checks.extend(of_process(process, &state, &CheckReadings { accounts, lease }, options));
     if options.is_preflight {
-        checks = without_daemon::before_installation(checks);
+        checks = observation::before_installation(checks);
     }
     Answer::Check(Box::new(report(state, checks)))
 }
@@ -73,7 +73,7 @@ pub(super) async fn answer(process: &Inquiries, options: &CheckOptions) -> Answe
 /// Returns the report if the daemon would not start with its flags and files.
 pub(super) fn of_unusable_settings(errors: &SettingErrors, host: String, time: Timestamp) -> CheckReport {
     let texts: Vec<String> = errors.errors.iter().map(ToString::to_string).collect();
-    let mut checks = without_daemon::unusable_settings(&texts, &errors.warnings);
+    let mut checks = observation::unusable_settings(&texts, &errors.warnings);
     checks.sort_by_key(|check| check.id);
     CheckReport {
         version: version(),
@@ -130,7 +130,7 @@ fn of_lease(
     options: &CheckOptions,
 ) -> CheckResult {
     if process.detached.is_some() {
-        return without_daemon::lease(lease, state.time, options.is_preflight);
+        return observation::lease(lease, state.time, options.is_preflight);
     }
     let mut failures = process.checks.all().into_iter().filter_map(|(name, health)| match health {
         Health::Failed(reason) if name == ELECTION_CHECK => Some(reason),
@@ -160,7 +160,7 @@ fn of_configuration(process: &Inquiries, state: &StatusReport) -> Vec<CheckResul
     let mut results = configuration::file(&facts);
     if process.detached.is_some() {
         results.retain(|result| result.id != CheckId::C02);
-        results.push(without_daemon::in_effect());
+        results.push(observation::in_effect());
     }
     let credentials = process.vsphere.credential_reports();
     if credentials.is_empty() {
@@ -240,7 +240,7 @@ fn of_nodes(
     let unmatched = unmatched_rules(rules, &nodes::live_vms(process));
     results.extend(configuration::address_rules(&unmatched, has_rules(rules)));
     results.push(match &process.detached {
-        Some(DetachedSettings { deletion, .. }) => without_daemon::deletion(status::mode_of(deletion), nodes),
+        Some(DetachedSettings { deletion, .. }) => observation::deletion(status::mode_of(deletion), nodes),
         None => node_checks::deletion(state.deletion.as_ref()),
     });
     results

@@ -6,8 +6,8 @@ pub mod connections;
 pub mod kubernetes;
 pub mod nodes;
 pub mod nsx;
+pub mod observation;
 pub mod permissions;
-pub mod without_daemon;
 
 use super::text::{count, hanging};
 use super::{Emphasis, Line, Verdict};

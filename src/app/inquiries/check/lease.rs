@@ -1,7 +1,7 @@
 //! Reads the Lease for a command without a daemon.
 
 use crate::app::inquiries::{DetachedSettings, Inquiries};
-use crate::app::reports::check::without_daemon::LeaseFacts;
+use crate::app::reports::check::observation::LeaseFacts;
 use crate::app::settings::LeaseName;
 use crate::kubernetes::leader_election::read_lease;
 

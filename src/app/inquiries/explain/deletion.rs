@@ -51,15 +51,15 @@ fn subject(name: &str) -> String {
 /// Only the leader decides about deletions.
 fn unknown(name: &str, past: Option<&PastDeletion>) -> Explanation {
     let summary = "not known: cloud-node-lifecycle-controller has no term of leadership in this process".to_owned();
-    Explanation { subject: subject(name), summary, state: SubjectState::Unknown, sections: past.map(past_section).into_iter().collect() }
+    Explanation {
+        subject: subject(name),
+        summary,
+        state: SubjectState::Unknown,
+        sections: past.map(past_section).into_iter().collect(),
+    }
 }
 
-fn explanation(
-    name: &str,
-    facts: &DeletionFacts,
-    past: Option<&PastDeletion>,
-    time: &AnswerTime,
-) -> Explanation {
+fn explanation(name: &str, facts: &DeletionFacts, past: Option<&PastDeletion>, time: &AnswerTime) -> Explanation {
     let of_this_process = facts.deletion.as_ref();
     match &facts.node {
         Some(node) => {

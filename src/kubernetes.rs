@@ -16,3 +16,4 @@ pub mod request_window;
 pub mod secrets;
 pub mod stores;
 mod watch;
+pub mod workloads;

@@ -46,6 +46,7 @@ use self::nodes::metadata::MetadataRules;
 use self::nodes::metadata::topology::TopologyLabels;
 use self::nodes::reports::{NodeVmReport, VmReport, node_report, vm_names, vm_reports};
 use self::nsx::UsableAddressesOf;
+use self::nsx::inspection::NsxInspection;
 use self::nsx::load_balancer::NsxLoadBalancers;
 use self::nsx::routes::KnownRoute;
 use self::nsx::services::{self, RoutesPart};
@@ -204,6 +205,11 @@ impl Provider {
         if let Some(nsx) = &self.nsx {
             nsx.read_once().await;
         }
+    }
+
+    /// As [`services::NsxServices::inspect`]; `None` without NSX.
+    pub async fn inspect_nsx(&self, config: &Config) -> Option<NsxInspection> {
+        self.nsx.as_ref()?.inspect(config).await
     }
 
     /// Returns the load balancers on NSX, for read-only use; `None` without.

@@ -1,9 +1,11 @@
 //! Collects the facts of `check` from what this process knows, and runs the checks. The checks themselves are pure.
 
 mod accounts;
+mod inspection;
 mod lease;
 mod nodes;
 pub(super) mod permissions;
+mod workloads;
 
 use super::protocol::{Answer, version};
 use super::{DetachedSettings, Inquiries, status};
@@ -12,6 +14,7 @@ use crate::app::reports::check::configuration::{ConfigurationFacts, CredentialFa
 use crate::app::reports::check::connections::VcenterFacts;
 use crate::app::reports::check::nodes::{NodeCheckFacts, NodeChecksInput};
 use crate::app::reports::check::nsx::NsxFacts;
+use crate::app::reports::check::nsx_resources::{self, InspectionFacts};
 use crate::app::reports::check::observation::LeaseFacts;
 use crate::app::reports::check::{
     CheckReport, CheckResult, CheckSummary, configuration, connections, kubernetes, nodes as node_checks, nsx,
@@ -47,6 +50,7 @@ struct CheckReadings {
     accounts: Accounts,
     /// The Lease; `None` in a daemon, which knows it, and without an election.
     lease: Option<LeaseFacts>,
+    inspection: InspectionFacts,
 }
 
 /// Runs the checks. If the Node or the vCenter is not known, returns the nearest names.
@@ -57,13 +61,16 @@ pub(super) async fn answer(process: &Inquiries, options: &CheckOptions) -> Answe
     }
     let permissions = permissions::check(process);
     let accounts = accounts::read(process, options.vcenter.as_deref());
-    let (permissions, accounts, lease) = tokio::join!(permissions, accounts, lease::read(process));
+    let kubernetes = async { tokio::join!(permissions, workloads::check(process, options.is_preflight)) };
+    let ((permissions, workloads), accounts, lease, inspection) =
+        tokio::join!(kubernetes, accounts, lease::read(process), inspection::read(process));
     let state = match status::selected(process, options.vcenter.as_deref(), options.node.as_deref()) {
         Ok(state) => state,
         Err(not_found) => return not_found,
     };
     let mut checks = permissions;
-    checks.extend(of_process(process, &state, &CheckReadings { accounts, lease }, options));
+    checks.extend(workloads);
+    checks.extend(of_process(process, &state, &CheckReadings { accounts, lease, inspection }, options));
     if options.is_preflight {
         checks = observation::before_installation(checks);
     }
@@ -116,6 +123,8 @@ fn of_process(
     checks.extend(of_kubelets(process, nodes.as_deref(), options.is_deep));
     checks.extend(of_configuration(process, state));
     checks.extend(of_servers(process, state, &reads.accounts, options.is_deep));
+    let subject = state.nsx.as_ref().map(|nsx| format!("NSX {}", nsx.server)).unwrap_or_default();
+    checks.extend(nsx_resources::resources(&subject, &reads.inspection));
     checks.extend(of_nodes(process, state, nodes.as_deref(), options.is_deep));
     checks
 }

@@ -6,8 +6,10 @@ pub mod connections;
 pub mod kubernetes;
 pub mod nodes;
 pub mod nsx;
+pub mod nsx_resources;
 pub mod observation;
 pub mod permissions;
+pub mod workloads;
 
 use super::text::{count, hanging};
 use super::{Emphasis, Line, Verdict};

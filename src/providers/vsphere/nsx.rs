@@ -13,6 +13,7 @@
 mod any_leader;
 pub mod cluster_uid;
 mod failure;
+pub mod inspection;
 pub mod load_balancer;
 pub mod names;
 pub mod ownership;

@@ -3,7 +3,10 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
+use k8s_openapi::api::apps::v1::DaemonSet;
+use kube::Api;
+use kube::api::{DeleteParams, PostParams};
+use serde_json::{Value, json};
 use support::fake_nsx::{FakeNsx, Model};
 use support::{ApiServer, AuditEvent, Daemon, Rule, Vcenter, eventually};
 use tokio::process::Command;
@@ -14,6 +17,10 @@ use crate::credentials::{PASSWORD, USER, reject_three_logins};
 
 /// Beginning of the user agent of this program.
 const OWN_AGENT: &str = "vsphere-cloud-controller-manager/";
+
+/// The gateway and the profiles of load balancers.
+const BALANCER_PATHS: &str = "tier1-gateway-path = /infra/tier-1s/t1\n\
+    tcp-app-profile-name = default-tcp-lb-app-profile\nudp-app-profile-path = /infra/lb-app-profiles/default-udp-lb-app-profile\n";
 
 /// The files and flags of detached commands.
 pub struct Site {
@@ -87,11 +94,12 @@ async fn checks_pass_without_a_daemon_with_one_login_and_no_write_but_the_login_
         assert_eq!(with_status(&report, status), BTreeSet::new(), "{report:#}");
     }
     let passed = with_status(&report, "passed");
-    for id in ["K02", "C01", "C05", "C07", "N02", "N03", "A02", "A03", "P01", "P04", "V01", "V06", "Z02", "D01"] {
+    for id in ["K02", "K05", "C01", "C05", "C07", "N02", "N03", "A02", "A03", "P01", "P04", "V01", "V06", "Z02", "D01"]
+    {
         assert!(passed.contains(id), "{id}: {report:#}");
     }
     let skipped = with_status(&report, "skipped");
-    assert!(skipped.contains("C02") && skipped.contains("K04"), "{report:#}");
+    assert!(["C02", "K04", "K07"].iter().all(|id| skipped.contains(*id)), "{report:#}");
     let counts = vcenter.counts().await;
     assert_eq!((counts.soap_logins, counts.of("Login")), (1, 1), "{counts:?}");
     assert!(counts.rest_logins <= 1, "{counts:?}");
@@ -127,7 +135,34 @@ async fn checks_pass_without_a_daemon_with_one_login_and_no_write_but_the_login_
         event.object_ref.resource == "leases" && names.iter().any(|name| name.starts_with("vsphere-ccm-logins-"))
     };
     assert!(!writes.is_empty() && writes.iter().all(is_of_throttle), "{writes:#?}");
+    // A claim with the name of the Pod would replace the claims in flight of a daemon there.
+    let records = writes.iter().filter_map(|event| event.request_object["metadata"]["annotations"].as_object());
+    let records: Vec<String> = records.flat_map(|notes| notes.values().map(Value::to_string)).collect();
+    let has_pod = |record: &String| record.contains("\\\"pod\\\"");
+    assert!(records.iter().any(|record| record.contains("claimed")) && !records.iter().any(has_pod), "{records:#?}");
     assert_eq!(cluster.versions().await, versions, "no Node was written");
+    a_second_manager_is_found(&cluster, &site).await;
+}
+
+/// The second DaemonSet is deleted as the remedy says; then the check passes.
+async fn a_second_manager_is_found(cluster: &Cluster, site: &Site) {
+    let sets: Api<DaemonSet> = Api::namespaced(cluster.client.clone(), "kube-system");
+    for name in ["vsphere-cloud-controller-manager", "rancher-vsphere-cpi"] {
+        let arguments = ["--cloud-provider=vsphere".to_owned(), format!("--leader-elect-resource-name={name}")];
+        let containers = json!([{"name": "ccm", "image": "ccm", "args": arguments}]);
+        let template = json!({"metadata": {"labels": {"name": name}}, "spec": {"containers": containers}});
+        let spec = json!({"selector": {"matchLabels": {"name": name}}, "template": template});
+        let set = json!({"metadata": {"name": name}, "spec": spec});
+        sets.create(&PostParams::default(), &serde_json::from_value(set).unwrap()).await.unwrap();
+    }
+    let (code, report) = site.json(&["check", "--preflight"]).await;
+    let failed = ["K05", "K07"].map(str::to_owned);
+    assert_eq!((code, with_status(&report, "failed")), (Some(1), BTreeSet::from(failed)), "{report:#}");
+    let remedy = "kubectl -n kube-system delete daemonset rancher-vsphere-cpi";
+    assert!(report.to_string().contains(remedy), "{report:#}");
+    sets.delete("rancher-vsphere-cpi", &DeleteParams::default()).await.unwrap();
+    let (code, report) = site.json(&["check", "--preflight"]).await;
+    assert_eq!((code, with_status(&report, "failed")), (Some(1), BTreeSet::from(["K07".to_owned()])), "{report:#}");
 }
 
 #[tokio::test]
@@ -182,7 +217,12 @@ async fn nsx_is_asked_with_one_login_and_stays_as_it_is() {
     let section = vcenter.ini_section("vc-1", "dc-1");
     let (host, ca_file) = (nsx.address(), ca_file.display());
     let login = format!("[NSXT]\nhost = {host}\nca-file = {ca_file}\nuser = ccm\npassword = Correct-Horse-1\n");
-    let config = format!("{}\n{login}[Route]\nrouter-path = /infra/tier-1s/t1\n", Cluster::zoned(&[section]));
+    let sections = |pool: &str| {
+        let balancers = format!("[LoadBalancer]\nip-pool-name = {pool}\nsize = SMALL\n{BALANCER_PATHS}");
+        let routes = "[Route]\nrouter-path = /infra/tier-1s/t1\n";
+        format!("{}\n{login}{balancers}{routes}", Cluster::zoned(std::slice::from_ref(&section)))
+    };
+    let config = sections("pool1");
     let mut site = Site::new(&cluster, &server, &config);
     site.flags.push(format!("--cluster-name={}", cluster.pool()));
     site.flags.push("--cluster-cidr=10.244.0.0/16".to_owned());
@@ -190,12 +230,16 @@ async fn nsx_is_asked_with_one_login_and_stays_as_it_is() {
     let (code, report) = site.json(&["check", "--preflight"]).await;
     assert_eq!(code, Some(0), "{report:#}");
     let passed = with_status(&report, "passed");
-    assert!(["X01", "X02", "X06"].iter().all(|id| passed.contains(*id)), "{report:#}");
+    assert!(["X01", "X02", "X03", "X04", "X05", "X06"].iter().all(|id| passed.contains(*id)), "{report:#}");
     assert_eq!(nsx.login_attempts().len(), 1, "{:?}", nsx.login_attempts());
     assert_eq!(nsx.objects(), before);
     let explained = site.run(&["explain", "vm", &cluster.name(0)]).await;
     assert_eq!(explained.code, Some(0), "{}{}", explained.output, explained.messages);
     assert_eq!(nsx.login_attempts().len(), 1, "an explanation needs no login to NSX");
+
+    let site = Site { flags: site.flags, ..Site::new(&cluster, &server, &sections("nowhere")) };
+    let (code, report) = site.json(&["check", "--preflight"]).await;
+    assert_eq!((code, with_status(&report, "failed")), (Some(1), BTreeSet::from(["X04".to_owned()])), "{report:#}");
 }
 
 #[tokio::test]

@@ -12,6 +12,8 @@ const PAGE: &str = "docs/checks.md";
 pub enum CheckId {
     K02,
     K04,
+    K05,
+    K07,
     K09,
     K10,
     C01,
@@ -38,6 +40,9 @@ pub enum CheckId {
     D01,
     X01,
     X02,
+    X03,
+    X04,
+    X05,
     X06,
     X07,
 }
@@ -61,9 +66,11 @@ pub enum CheckGroup {
 }
 
 /// All checks in the order of the report, each with its group and title.
-pub const CHECKS: [(CheckId, CheckGroup, &str); 30] = [
+pub const CHECKS: [(CheckId, CheckGroup, &str); 35] = [
     (CheckId::K02, CheckGroup::Kubernetes, "the service account has all permissions"),
     (CheckId::K04, CheckGroup::Kubernetes, "one process holds the Lease and renews it"),
+    (CheckId::K05, CheckGroup::Kubernetes, "no second cloud controller manager runs"),
+    (CheckId::K07, CheckGroup::Kubernetes, "the Pods of the program run"),
     (CheckId::K09, CheckGroup::Kubernetes, "kubelets run with --cloud-provider=external"),
     (CheckId::K10, CheckGroup::Kubernetes, "no Node belongs to another cloud provider"),
     (CheckId::C01, CheckGroup::Configuration, "vsphere.conf has no errors"),
@@ -90,6 +97,9 @@ pub const CHECKS: [(CheckId, CheckGroup, &str); 30] = [
     (CheckId::D01, CheckGroup::Nodes, "Nodes whose VMs are gone are deleted, within the limits"),
     (CheckId::X01, CheckGroup::Nsx, "NSX answers, and its certificate is verified"),
     (CheckId::X02, CheckGroup::Nsx, "NSX accepts the login"),
+    (CheckId::X03, CheckGroup::Nsx, "the account lists each kind of object in NSX"),
+    (CheckId::X04, CheckGroup::Nsx, "each object of NSX that vsphere.conf names exists once"),
+    (CheckId::X05, CheckGroup::Nsx, "addresses and capacity are left"),
     (CheckId::X06, CheckGroup::Nsx, "the cluster has a name of its own in NSX"),
     (CheckId::X07, CheckGroup::Nsx, "no load balancer or route is held, and none is left over"),
 ];

@@ -44,7 +44,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::backend::{Backend, Scope};
 use self::cleanup::Cleanup;
-use self::layout::{ClusterLayout, Protocol};
+use self::layout::{ClusterLayout, ObjectKind, Protocol};
 use self::node_addresses::{HasNode, NodeAddresses};
 use self::orphans::Policy;
 use self::resource_cache::ResourceCache;
@@ -209,6 +209,15 @@ impl NsxLoadBalancers {
                 _ => return,
             }
         }
+    }
+
+    /// Returns the path of the load balancer service: the configured one, or the one of this cluster in the last list.
+    pub fn lb_service_path(&self) -> Option<String> {
+        if let Some(id) = &self.config.lb_service_id {
+            return Some(format!("{}/{id}", ObjectKind::LbService.parent()));
+        }
+        let found = self.resources.lb_service(self.selection(), self.uid.known().as_deref());
+        found.ok().flatten().map(|lb_service| lb_service.tags.path.to_string())
     }
 
     /// Returns the start of the last completed relist of this leadership term, if any.

@@ -17,6 +17,7 @@ use crate::cloud::{ClusterEvents, ClusterReads, LiveReads};
 use crate::providers::vsphere::config::{Config, NsxConfig, NsxLogin, OptionalSection};
 use crate::providers::vsphere::login::LoginPause;
 use crate::providers::vsphere::nsx::UsableAddressesOf;
+use crate::providers::vsphere::nsx::inspection::{NsxInspection, inspect};
 use crate::providers::vsphere::nsx::load_balancer::orphans::Policy;
 use crate::providers::vsphere::nsx::load_balancer::{self, RequestedAddresses};
 use crate::providers::vsphere::nsx::load_balancer::{NsxLoadBalancers, backend};
@@ -282,6 +283,18 @@ impl NsxServices {
         if let Some(balancers) = balancers {
             balancers.list_once().await;
         }
+    }
+
+    /// As [`inspect`]; `None` without a login in use.
+    pub async fn inspect(&self, config: &Config) -> Option<NsxInspection> {
+        let (client, balancers) = {
+            let connected = self.connected.lock();
+            let NsxConnection { client, balancers, .. } = connected.as_ref()?;
+            (client.clone(), balancers.as_ref().map(|(balancers, _)| Arc::clone(balancers)))
+        };
+        client.login()?;
+        let lb_service = balancers.and_then(|balancers| balancers.lb_service_path());
+        Some(inspect(&client, config, lb_service).await)
     }
 
     /// Returns the state of the connection; `None` without a connection.

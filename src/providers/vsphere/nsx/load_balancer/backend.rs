@@ -155,6 +155,11 @@ impl Usage {
         Self([(ports, 0), (ports, 0), (ports.saturating_mul(members), 0)])
     }
 
+    /// Returns the kinds, each with the used number and the limit.
+    pub fn parts(&self) -> Vec<(&'static str, usize, usize)> {
+        Self::WHAT.into_iter().zip(self.0).map(|(kind, (used, allowed))| (kind, used, allowed)).collect()
+    }
+
     /// Adds a demand to the used numbers, or to another demand.
     pub fn add(&mut self, demand: &Self) {
         self.0.iter_mut().zip(demand.0).for_each(|((used, _), (more, _))| *used = used.saturating_add(more));

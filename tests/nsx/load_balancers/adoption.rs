@@ -6,6 +6,8 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use ccm::providers::vsphere::config::{IpPool, LoadBalancerConfig as Config};
+use ccm::providers::vsphere::nsx::load_balancer::StepKind;
+use ccm::providers::vsphere::nsx::load_balancer::preview::StepPurpose;
 use k8s_openapi::api::core::v1::Service;
 use serde_json::{Value, json};
 use support::fake_nsx::go::{GoBalancer, GoPaths, GoStep};
@@ -13,6 +15,7 @@ use support::fake_nsx::{Behaviour, Model, Realization, Trouble};
 
 use super::references::AGAIN;
 use super::world::*;
+use crate::routes::world::node;
 use crate::world::advance;
 
 const ADDRESS: &str = "192.0.2.77";
@@ -85,6 +88,30 @@ async fn a_whole_load_balancer_is_taken_over_without_a_write() {
             let services = world.objects("lb-services").len();
             assert_eq!(world.counted(), [services, 0, 0, 0, 0], "{name} {uid:?}");
         }
+    }
+}
+
+/// `plan --compare` beside the Go program.
+#[tokio::test]
+async fn a_rehearsal_beside_a_whole_load_balancer_announces_no_change() {
+    for (name, balancer, one, config) in whole() {
+        let world = World::with(model(), Some(UID), config).await;
+        balancer.put(&world.fake, "go");
+        let one = reporting(one, ADDRESS);
+        assert!(world.get(&one).await.unwrap().is_some(), "{name}: NSX is listed");
+        let members = world.balancers.target_members(&world.nodes());
+        let announced = world.balancers.first_step(&one, StepPurpose::Sync(&members)).unwrap().unwrap();
+        assert_eq!((announced.step, announced.kind), (None, None), "{name}");
+        assert_eq!(announced.addresses, [address()], "{name}");
+
+        world.cluster.put(node("n9", "uid-9", &[], &[("InternalIP", "10.0.0.9")]));
+        let members = world.balancers.target_members(&world.nodes());
+        let announced = world.balancers.first_step(&one, StepPurpose::Sync(&members)).unwrap().unwrap();
+        assert_eq!(announced.kind, Some(StepKind::Adopt), "{name}: a write to an object of the Go program");
+        assert_eq!(announced.changes, ["lacks the members 10.0.0.9"], "{name}");
+        let deletion = world.balancers.first_step(&one, StepPurpose::Deletion).unwrap().unwrap();
+        assert!(matches!(deletion.kind, Some(StepKind::Adopt | StepKind::Delete | StepKind::Read)), "{deletion:?}");
+        assert_eq!(writes(&world), Vec::<String>::new(), "{name}");
     }
 }
 

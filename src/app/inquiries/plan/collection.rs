@@ -133,7 +133,7 @@ impl<R: Reconciler> PlanTerm<R> {
 fn without_term(process: &Inquiries, controller: &str) -> PlanPart {
     let source = process.terms.sources.iter().find(|source| source.name == controller);
     let (state, reason) = source.map_or((ControllerState::Starting, None), ControllerSource::state);
-    let reason = reason.unwrap_or("the controller has no work");
+    let reason = reason.unwrap_or("the controller has no work").trim_start_matches("idle: ");
     match (state, process.vsphere.rejected_parts().first()) {
         (ControllerState::Standby, _) => PlanPart::unknown("this process does not lead, and only the leader plans"),
         (ControllerState::Idle, None) => PlanPart::off(reason),

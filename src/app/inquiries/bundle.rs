@@ -43,7 +43,7 @@ async fn page(process: &Inquiries, part: BundlePart, from: Option<&str>) -> Part
         BundlePart::Screen => screen(process),
         BundlePart::Status => of_answer(status::answer(process, None, None)),
         BundlePart::Check => {
-            let options = check::CheckOptions { node: None, vcenter: None, is_deep: true };
+            let options = check::CheckOptions { node: None, vcenter: None, is_deep: true, is_preflight: false };
             of_answer(check::answer(process, &options).await)
         }
         BundlePart::Configuration => configuration(process),

@@ -187,6 +187,27 @@ async fn a_spent_budget_of_logins_is_said_and_no_login_is_made() {
     assert_eq!((counts.of("Login"), counts.of("REST:session-login"), counts.soap_logins), (0, 0, 0), "{counts:?}");
 }
 
+/// The logins of one account at two servers wait for each other, and are no failures meanwhile.
+#[tokio::test]
+async fn two_vcenters_with_one_account_get_one_login_each() {
+    let cluster = Cluster::new().await;
+    let first = Vcenter::start(&cluster.scenario(0..1)).await;
+    let second = Vcenter::start(&cluster.scenario(1..2)).await;
+    cluster.register(0..2).await;
+    let sections = [first.ini_section("vc-1", "dc-1"), second.ini_section("vc-2", "dc-1")];
+    let site = Site::new(&cluster, ApiServer::shared().await, &Cluster::zoned(&sections));
+    let (_, report) = site.json(&["check", "--preflight"]).await;
+    // Other tests create DaemonSets on this API server.
+    let failed: BTreeSet<String> =
+        with_status(&report, "failed").into_iter().filter(|id| !id.starts_with('K')).collect();
+    assert_eq!((failed, with_status(&report, "incomplete")), (BTreeSet::new(), BTreeSet::new()), "{report:#}");
+    for vcenter in [&first, &second] {
+        let counts = vcenter.counts().await;
+        assert_eq!((counts.of("Login"), counts.soap_sessions, counts.rest_sessions), (1, 0, 0), "{counts:?}");
+        assert!(counts.rest_logins <= 1, "{counts:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_signal_ends_the_session_and_the_command() {
     let cluster = Cluster::new().await;

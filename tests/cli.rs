@@ -11,6 +11,8 @@
 mod config_lint;
 #[path = "cli/flags_page.rs"]
 mod flags_page;
+#[path = "cli/kubectl_plugin.rs"]
+mod kubectl_plugin;
 
 use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::net::TcpListener;

@@ -2,6 +2,7 @@
 
 pub mod chart;
 pub mod kustomize;
+mod plugin;
 pub mod pods;
 pub mod rules;
 
@@ -93,7 +94,8 @@ fn every_file_is_part_of_a_form_or_known_to_be_none() {
     let tree = Tree::copy();
     let named = tree.named();
     for file in tree.files() {
-        let is_other = ["helm/", "monitoring/"].iter().any(|folder| file.starts_with(folder)) || file.ends_with(".md");
+        let is_other =
+            ["helm/", "monitoring/", "plugin/"].iter().any(|folder| file.starts_with(folder)) || file.ends_with(".md");
         let is_named = file.ends_with("kustomization.yaml") || named.contains(&file);
         assert!(is_other || is_named || HINTS.contains(&file.as_str()), "{file} is in no kustomization");
     }

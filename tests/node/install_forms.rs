@@ -20,6 +20,9 @@ use crate::pod::{name, restarts};
 const TOOLS: [(&str, Component); 3] =
     [("kubectl", Component::Kubectl), ("helm", Component::Helm), ("kubeadm", Component::Kubeadm)];
 
+/// The kubectl plugin, in the copy of the manifests.
+const PLUGIN: &str = "manifests/plugin/kubectl-vsphere_ccm";
+
 /// Waits until the product has initialised the Node: the pod is ready, and only the taints of other programs remain.
 /// Returns the pod.
 pub async fn assert_initialised_without_a_network(cluster: &Cluster, form: &str, marks: &ControlPlaneMarks) -> Value {
@@ -45,6 +48,30 @@ pub async fn assert_initialised_without_a_network(cluster: &Cluster, form: &str,
     let pod = cluster.get(&["pod", "-n", "kube-system", name(&pod)]);
     assert_eq!(restarts(&pod), 0);
     pod
+}
+
+/// Checks that the kubectl plugin asks this process, which leads.
+pub fn assert_plugin_asks_the_leader(cluster: &Cluster) {
+    // A finding, or a part that is not known yet, is an answer, too.
+    let ask = format!("code=0; {PLUGIN} status -o json || code=$?; [ \"$code\" -ne 2 ]");
+    let status: Value = serde_json::from_str(&shell(cluster, &ask)).unwrap();
+    assert_eq!((&status["kind"], &status["leads"]), (&"Status".into(), &true.into()), "{status:#}");
+    let unknown = shell(cluster, &format!("code=0; {PLUGIN} explain node no-such-node >&2 || code=$?; echo $code"));
+    assert_eq!(unknown, "2\n");
+}
+
+/// Checks that the plugin runs a command in a Job, and leaves nothing behind. The help needs no vCenter.
+pub async fn assert_plugin_runs_a_job(cluster: &Cluster) {
+    let help = shell(cluster, &format!("{PLUGIN} --job check --help"));
+    assert!(help.contains("Usage: vsphere-cloud-controller-manager check "), "{help}");
+    let wrong = shell(cluster, &format!("code=0; {PLUGIN} --job check --no-such-option || code=$?; echo $code"));
+    assert!(wrong.contains("--no-such-option") && wrong.ends_with("\n2\n"), "{wrong}");
+    assert_eq!(cluster.get(&["jobs", "-n", "kube-system"])["items"], Value::Array(Vec::new()));
+    eventually("the pods of the Jobs are gone", LIMIT, async || {
+        let pods = cluster.kubectl(&["get", "pods", "-n", "kube-system", "-l", "job-name", "--output=name"]);
+        if pods.is_empty() { Ok(()) } else { Err(pods) }
+    })
+    .await;
 }
 
 /// Deletes the workload, waits until its pods are deleted, and deletes the rest of this kustomization.

@@ -99,6 +99,11 @@ async fn render(values: &str) -> Rendered {
     render_all(&[IMAGE, values], &[]).await.unwrap_or_else(|error| panic!("{values}: {error}"))
 }
 
+/// Returns the DaemonSet of a release with the default values.
+pub async fn daemon_set() -> Value {
+    render("").await.one("DaemonSet").clone()
+}
+
 /// Returns the error for these values.
 async fn refusal(values: &[&str], flags: &[&str]) -> String {
     render_all(values, flags).await.err().unwrap_or_else(|| panic!("{values:?} {flags:?} is accepted"))

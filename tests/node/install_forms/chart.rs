@@ -3,7 +3,7 @@
 use serde_json::json;
 use support::sandbox;
 
-use super::{assert_initialised_without_a_network, shell};
+use super::{assert_initialised_without_a_network, assert_plugin_asks_the_leader, assert_plugin_runs_a_job, shell};
 use crate::cluster::{Cluster, TAG, TEST_LIMIT};
 use crate::images::IMAGE;
 use crate::nodes::{K3S, KUBEADM, label, register};
@@ -18,6 +18,8 @@ fn the_chart_initialises_the_node_that_it_runs_on_before_there_is_a_network() {
         let notes = shell(&cluster, &install(&cluster));
         let pod = assert_initialised_without_a_network(&cluster, "chart", &KUBEADM).await;
         println!("{notes}");
+        assert_plugin_asks_the_leader(&cluster);
+        assert_plugin_runs_a_job(&cluster).await;
 
         // The cluster loses kube-proxy. A pod with the address of the API server replaces the first pod.
         cluster.stop_kube_proxy().await;

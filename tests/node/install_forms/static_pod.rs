@@ -6,7 +6,7 @@ use std::process::Command;
 use support::real_node::STATIC_PODS;
 use support::sandbox;
 
-use super::{assert_initialised_without_a_network, shell};
+use super::{assert_initialised_without_a_network, assert_plugin_asks_the_leader, shell};
 use crate::cluster::{Cluster, LIMIT, TEST_LIMIT, eventually};
 use crate::nodes::{KUBEADM, label, register};
 use crate::pod::name;
@@ -33,6 +33,7 @@ fn the_static_pod_initialises_the_node_whose_kubelet_starts_it() {
         shell(&cluster, &commands(KUSTOMIZATION, "# "));
         let pod = assert_initialised_without_a_network(&cluster, "static pod", &KUBEADM).await;
         assert!(pod["metadata"]["annotations"]["kubernetes.io/config.mirror"].is_string(), "{pod}");
+        assert_plugin_asks_the_leader(&cluster);
         // The pod has no service account, and no objects of the other forms exist.
         let accounts = cluster.kubectl(&["get", "serviceaccounts", "-n", "kube-system", "--output=name"]);
         assert!(!accounts.contains("serviceaccount/cloud-controller-manager"), "{accounts}");

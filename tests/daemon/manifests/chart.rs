@@ -3,6 +3,7 @@
 mod helm;
 mod image;
 mod secrets;
+mod test_hook;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -24,6 +25,8 @@ pub const GO_VALUES: &str = include_str!("../../golden/go-program/chart-values.y
 /// A rendered release.
 struct Rendered {
     objects: Vec<Value>,
+    /// Objects that Helm creates for `helm test` only.
+    hooks: Vec<Value>,
     notes: String,
 }
 
@@ -91,7 +94,10 @@ async fn render_all(values: &[&str], flags: &[&str]) -> Result<Rendered, String>
     let printed = piped(&Component::Chart.path(), &arguments, "").await?;
     let mut printed: Value = serde_json::from_str(&printed).unwrap();
     let notes = printed["notes"].as_str().unwrap().to_owned();
-    Ok(Rendered { objects: serde_json::from_value(printed["objects"].take()).unwrap(), notes })
+    let all: Vec<Value> = serde_json::from_value(printed["objects"].take()).unwrap();
+    let is_hook = |object: &Value| !object["metadata"]["annotations"]["helm.sh/hook"].is_null();
+    let (hooks, objects) = all.into_iter().partition(is_hook);
+    Ok(Rendered { objects, hooks, notes })
 }
 
 /// Renders the chart with these values, and with an image unless they name one.

@@ -432,3 +432,67 @@ fn assert_shellcheck_is_clean() {
         Err(error) => println!("shellcheck did not run ({error}): only syntax and forbidden words are checked"),
     }
 }
+
+/// A page must not send a reader to a command that the binary does not have.
+#[test]
+fn commands_of_the_plugin_on_the_pages_exist() {
+    let help = text(&super::run(&["--help"]).stdout);
+    let (_, commands) = help.split_once("Commands (each has --help):\n").unwrap();
+    let commands = commands.split("\n\n").next().unwrap();
+    let commands: Vec<&str> = commands.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    let mut found = 0;
+    for (page, content) in pages() {
+        let mentions = content.split("kubectl vsphere-ccm ").skip(1);
+        for mention in mentions.filter(|mention| !mention.starts_with("--help")) {
+            let mut words = mention.split([' ', '`', '\n', ',']);
+            let command = words.find(|word| !word.starts_with('-')).unwrap();
+            found += 1;
+            assert!(command == "COMMAND" || commands.contains(&command), "{page}: {command} is none of {commands:?}");
+        }
+    }
+    assert!(found > 40, "{found}");
+}
+
+fn pages() -> Vec<(String, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let docs = std::fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let files = docs.chain([root.join("README.md")]).filter(|path| path.extension().is_some_and(|end| end == "md"));
+    files.map(|path| (path.display().to_string(), std::fs::read_to_string(&path).unwrap())).collect()
+}
+
+#[test]
+fn each_alert_and_each_group_of_reasons_names_the_command_that_answers() {
+    /// About this process alone, which the log and its series show.
+    const WITHOUT_COMMAND: [&str; 6] = [
+        "VsphereCcmClientCertificateExpires",
+        "VsphereCcmEventsDropped",
+        "VsphereCcmMemory",
+        "VsphereCcmPanics",
+        "VsphereCcmQueueSlow",
+        "VsphereCcmQueueStuck",
+    ];
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let alerts = std::fs::read_to_string(root.join("docs/alerts.md")).unwrap();
+    let sections: Vec<(&str, &str)> = alerts
+        .split("\n## ")
+        .filter_map(|section| section.split_once('\n'))
+        .filter(|(name, _)| name.starts_with("VsphereCcm"))
+        .collect();
+    assert!(sections.len() > 30, "{}", sections.len());
+    for (name, section) in sections {
+        let is_named = section.contains("- `kubectl vsphere-ccm ");
+        assert_eq!(is_named, !WITHOUT_COMMAND.contains(&name), "{name}");
+    }
+    let reasons = std::fs::read_to_string(root.join("docs/reasons.md")).unwrap();
+    for (group, command) in [
+        ("Nodes", "explain node NODE"),
+        ("Nodes", "explain deletion NODE"),
+        ("Nodes", "explain vcenter SERVER"),
+        ("Services", "explain service NAMESPACE/SERVICE"),
+        ("Routes", "explain route NODE"),
+    ] {
+        let (_, section) = reasons.split_once(&format!("\n# {group}\n")).unwrap();
+        let head = section.split("\n## ").next().unwrap();
+        assert!(head.contains(&format!("kubectl vsphere-ccm {command}")), "{group}: {command} is missing");
+    }
+}

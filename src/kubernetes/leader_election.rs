@@ -66,6 +66,12 @@ pub struct LeaseStatus {
     pub holder: Option<String>,
     /// Time at which the holder acquired the Lease, by the clock of the holder.
     pub acquired: Option<Timestamp>,
+    /// Time of the last read or write; `None` before the first one.
+    pub read: Option<Instant>,
+    /// Time at which this candidate saw the record change, so that the holder had renewed the Lease by then.
+    pub renewed: Option<Instant>,
+    /// Time without a renewal after which other candidates may acquire the Lease, from the record.
+    pub duration: Option<Duration>,
 }
 
 enum Attempt {
@@ -112,7 +118,7 @@ impl LeaderElector {
         Ok((elector, leadership))
     }
 
-    /// Returns the holder of the Lease, also after later reads and writes.
+    /// Returns the state of the Lease, also after later reads and writes. Only another holder counts as a change.
     pub fn status(&self) -> watch::Receiver<LeaseStatus> {
         self.status.subscribe()
     }
@@ -250,12 +256,17 @@ impl LeaderElector {
 
     fn remember(&mut self, lease: Lease) {
         let spec = lease.spec.as_ref();
+        let observed = self.observed.as_ref();
         let status = LeaseStatus {
             holder: spec.and_then(record::holder).map(str::to_owned),
             acquired: spec.and_then(|spec| spec.acquire_time.as_ref()).map(|time| time.0),
+            read: observed.map(|observed| self.began + observed.last_read),
+            renewed: observed.map(|observed| self.began + observed.observed_at),
+            duration: spec.and_then(record::lease_duration),
         };
         self.status.send_if_modified(|known| {
-            let is_changed = *known != status;
+            // A renewal wakes no reader.
+            let is_changed = known.holder != status.holder || known.acquired != status.acquired;
             *known = status;
             is_changed
         });

@@ -86,11 +86,15 @@ fn report(process: &Inquiries, node: Option<&str>) -> StatusReport {
 pub(super) fn election(process: &Inquiries) -> Option<ElectionStatus> {
     let lease = process.lease.as_ref()?;
     let status = lease.status();
+    let age = |time: Option<Instant>| time.map(|time| time.elapsed().as_secs());
     Some(ElectionStatus {
         namespace: lease.namespace.clone(),
         name: lease.name.clone(),
         holder: status.holder,
         since: status.acquired.map(whole),
+        read_age_seconds: age(status.read),
+        renewal_age_seconds: age(status.renewed),
+        lease_duration_seconds: status.duration.map(|duration| duration.as_secs()),
     })
 }
 

@@ -55,6 +55,12 @@ pub struct ElectionStatus {
     pub holder: Option<String>,
     /// Time since which the holder leads.
     pub since: Option<Timestamp>,
+    /// Time since this process last read or wrote the Lease; `None` before.
+    pub read_age_seconds: Option<u64>,
+    /// Time since this process last saw a renewal.
+    pub renewal_age_seconds: Option<u64>,
+    /// Time without a renewal after which another process may take the Lease.
+    pub lease_duration_seconds: Option<u64>,
 }
 
 /// A controller.

@@ -74,6 +74,11 @@ pub fn holder(spec: &LeaseSpec) -> Option<&str> {
     spec.holder_identity.as_deref().filter(|holder| !holder.is_empty())
 }
 
+/// Returns the lease duration in this record, or `None` if the record has none.
+pub fn lease_duration(spec: &LeaseSpec) -> Option<Duration> {
+    spec.lease_duration_seconds.map(|value| seconds(Some(value)))
+}
+
 /// A candidate for the Lease.
 #[derive(Debug, Clone, Copy)]
 pub struct Candidate<'a> {

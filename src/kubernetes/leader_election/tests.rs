@@ -115,6 +115,36 @@ async fn a_leader_whose_lease_was_taken_stops_at_once() {
     assert_eq!(server.lock().unwrap().holder(LEASE), "thief", "nothing of ours to give up");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_standby_shows_when_it_last_saw_a_renewal_and_when_it_last_read_the_lease() {
+    let server = Server::shared();
+    let first = candidate("a_1", &server);
+    soon("the first leads", first.leadership.wait_until_leader()).await;
+    let (elector, _leadership) = LeaderElector::by_clock(client(&server), config("b_2"), WallClock::default()).unwrap();
+    let status = elector.status();
+    assert_eq!(*status.borrow(), LeaseStatus::default());
+    let stop = CancellationToken::new();
+    let standby = tokio::spawn(elector.run(stop.clone()));
+    // Returns the ages of the last renewal and of the last read, in seconds.
+    let ages = || {
+        let status = status.borrow().clone();
+        assert_eq!((status.holder.as_deref(), status.duration), (Some("a_1"), Some(Duration::from_secs(15))));
+        [status.renewed, status.read].map(|time| time.unwrap().elapsed().as_secs())
+    };
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    let [renewed, read] = ages();
+    assert!(renewed <= 7 && read <= 4, "{renewed} {read}");
+    first.task.abort();
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let [renewed, read] = ages();
+    assert!((8..=15).contains(&renewed) && read <= 4, "the holder has died: {renewed} {read}");
+    server.lock().unwrap().trouble = Trouble::Silent;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let [renewed, read] = ages();
+    assert!(renewed >= 68 && read >= 60, "the API server does not answer: {renewed} {read}");
+    standby.abort();
+}
+
 #[test]
 fn times_that_do_not_fit_are_refused() {
     let second = Duration::from_secs(1);

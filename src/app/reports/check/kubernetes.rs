@@ -4,10 +4,13 @@ use super::CheckResult;
 use super::catalogue::CheckId;
 use super::nodes::{NodeCheckFacts, NodeOwner, VmCheckFacts, summarized};
 use crate::app::reports::status::ElectionStatus;
-use crate::app::reports::text::count;
+use crate::app::reports::text::{count, duration};
 
 /// Prefix of the provider IDs that the controller inside K3s and RKE2 writes.
 const K3S: &str = "k3s://";
+
+/// Lease duration in seconds if the record has none, as with the default of `--leader-elect-lease-duration`.
+const DEFAULT_LEASE_DURATION: u64 = 15;
 
 /// Checks the Lease. `failure` is the reason why this process does not renew it in time, if it leads.
 pub fn lease(election: Option<&ElectionStatus>, leads: bool, failure: Option<&str>) -> CheckResult {
@@ -18,13 +21,30 @@ pub fn lease(election: Option<&ElectionStatus>, leads: bool, failure: Option<&st
     let ElectionStatus { namespace, name, holder, .. } = election;
     let subject = format!("Lease {namespace}/{name}");
     let show = format!("kubectl -n {namespace} get lease {name} -o yaml");
+    let limit = election.lease_duration_seconds.unwrap_or(DEFAULT_LEASE_DURATION);
+    let is_renewed = election.renewal_age_seconds.is_some_and(|age| age <= limit);
+    // The record of a released Lease has a duration of one second.
+    let is_read = election.read_age_seconds.is_some_and(|age| age <= limit.max(DEFAULT_LEASE_DURATION));
     match (holder, failure) {
         (_, Some(failure)) => CheckResult::failed(ID, &subject, failure).with_remedy(show),
+        (Some(_), None) if leads => CheckResult::passed(ID, &subject, "this process holds and renews it"),
+        (_, None) if !is_read => {
+            let message = match election.read_age_seconds {
+                Some(age) => format!("this process has not read it for {}", duration(age)),
+                None => "this process has not read it yet".to_owned(),
+            };
+            CheckResult::incomplete(ID, &subject, message)
+        }
         (None, None) => {
             let message = "it has no holder, so no process writes to Nodes";
             CheckResult::failed(ID, &subject, message).with_remedy(show)
         }
-        (Some(_), None) if leads => CheckResult::passed(ID, &subject, "this process holds and renews it"),
+        (Some(holder), None) if !is_renewed => {
+            let age = duration(election.renewal_age_seconds.unwrap_or_default());
+            let message =
+                format!("held by {holder}, which has not renewed it for {age}, so no process writes to Nodes");
+            CheckResult::failed(ID, &subject, message).with_remedy(show)
+        }
         (Some(holder), None) => CheckResult::passed(ID, &subject, format!("held by {holder}")),
     }
 }

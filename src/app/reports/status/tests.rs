@@ -70,6 +70,9 @@ fn report() -> StatusReport {
         nsx: Some(nsx),
         nodes: Some(NodeCounts { nodes: 12, settled: 12, waiting: 0, held: vec![], selected: None }),
         deletion: Some(DeletionStatus {
+            read_age_seconds: Some(1),
+            renewal_age_seconds: Some(1),
+            lease_duration_seconds: Some(15),
             mode: "enforce".to_owned(),
             allowance: 5,
             limit: 5,

@@ -9,6 +9,9 @@ fn election(holder: Option<&str>) -> ElectionStatus {
         name: "cloud-controller-manager".to_owned(),
         holder: holder.map(str::to_owned),
         since: None,
+        read_age_seconds: Some(2),
+        renewal_age_seconds: Some(2),
+        lease_duration_seconds: Some(15),
     }
 }
 
@@ -34,6 +37,36 @@ fn the_lease_is_held_and_renewed_or_the_check_fails() {
         assert_eq!(result.subject, "Lease kube-system/cloud-controller-manager");
     }
     assert_eq!(lease(None, true, None).status, CheckStatus::Skipped);
+}
+
+#[test]
+fn on_a_standby_a_holder_that_does_not_renew_fails_and_a_lease_that_was_not_read_is_not_known() {
+    let table = [
+        (Some(15), Some(15), CheckStatus::Passed, "held by cp-2_x"),
+        (
+            Some(2),
+            Some(16),
+            CheckStatus::Failed,
+            "held by cp-2_x, which has not renewed it for 16 s, so no process writes to Nodes",
+        ),
+        (Some(70), Some(70), CheckStatus::Incomplete, "this process has not read it for 1 m 10 s"),
+        (None, None, CheckStatus::Incomplete, "this process has not read it yet"),
+    ];
+    for (read, renewal, status, message) in table {
+        let (read_age_seconds, renewal_age_seconds) = (read, renewal);
+        let election = ElectionStatus { read_age_seconds, renewal_age_seconds, ..election(Some("cp-2_x")) };
+        let result = lease(Some(&election), false, None);
+        assert_eq!((result.status, result.message.as_str()), (status, message));
+        assert_eq!(
+            lease(Some(&election), true, None).status,
+            CheckStatus::Passed,
+            "the leader checks its own renewals"
+        );
+    }
+    let released = ElectionStatus { read_age_seconds: Some(4), lease_duration_seconds: Some(1), ..election(None) };
+    assert_eq!(lease(Some(&released), false, None).status, CheckStatus::Failed, "it has no holder");
+    let unread = ElectionStatus { read_age_seconds: None, ..election(None) };
+    assert_eq!(lease(Some(&unread), false, None).status, CheckStatus::Incomplete, "a holder may not be known yet");
 }
 
 #[test]

@@ -151,6 +151,8 @@ pub struct VcenterReport {
     pub certificate: http::CertificateStatus,
     /// Pause of logins that protects the account from lockout, if any.
     pub login_pause: Option<LoginPause>,
+    /// The command that ends this pause for all replicas, if there is one.
+    pub login_reset: Option<String>,
     /// The times of the polls of tags.
     pub tag_reads: TagReads,
     /// Reason why zones and regions cannot be read, if any.
@@ -430,6 +432,7 @@ fn report(vcenter: &Vcenter) -> VcenterReport {
         next_attempt: vcenter.next_attempt(),
         certificate: vcenter.session().certificate(),
         login_pause: vcenter.session().login_pause(),
+        login_reset: vcenter.session().login_reset(),
         tag_reads: vcenter.tag_reads(),
         tag_failure: snapshot.tags.error.clone(),
     }

@@ -135,7 +135,7 @@ fn vcenter(report: VcenterReport) -> VcenterStatus {
         tags_age_seconds: report.tag_reads.last.map(age),
         next_tag_poll_seconds: report.tag_reads.next.map(|next| next.saturating_duration_since(now).as_secs()),
         tag_failure: report.tag_failure,
-        login_pause: report.login_pause.map(pause),
+        login_pause: report.login_pause.map(|one| pause(one, report.login_reset)),
     }
 }
 
@@ -167,7 +167,7 @@ fn nsx(process: &Inquiries, report: NsxReport) -> NsxStatus {
         failure: report.login.failure.or(report.login.rejected_credentials),
         is_certificate_verified: report.certificate.is_verified,
         certificate_expiry: report.certificate.expiry.and_then(|expiry| Timestamp::from_second(expiry).ok()),
-        login_pause: report.login_pause.map(pause),
+        login_pause: report.login_pause.map(|one| pause(one, report.login_reset)),
         load_balancers: balancers,
         routes,
     }
@@ -273,6 +273,6 @@ fn held(blocked: Vec<BlockedObject>, is_expected: fn(Reason) -> bool) -> Vec<Hel
     blocked.into_iter().map(held).collect()
 }
 
-fn pause(pause: LoginPause) -> PauseStatus {
-    PauseStatus { until: whole(pause.until), cause: pause.cause }
+fn pause(pause: LoginPause, reset_command: Option<String>) -> PauseStatus {
+    PauseStatus { until: whole(pause.until), cause: pause.cause, reset_command }
 }

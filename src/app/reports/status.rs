@@ -141,6 +141,8 @@ pub struct PauseStatus {
     pub until: Timestamp,
     /// The cause.
     pub cause: String,
+    /// The command that ends the pause for all replicas; `None` if only this process counts its failed logins.
+    pub reset_command: Option<String>,
 }
 
 /// NSX, its load balancers and routes.
@@ -390,7 +392,7 @@ impl StatusReport {
             fields.extend(next.map(|seconds| format!("next: tag poll in {}", duration(seconds))));
             lines.extend(Line::wrapped(Emphasis::Plain, &fields));
         }
-        for (server, PauseStatus { until, cause }) in paused {
+        for (server, PauseStatus { until, cause, .. }) in paused {
             let text = format!("logins to {server} are paused until {until}: {cause}");
             lines.extend(Line::wrapped(Emphasis::Finding, &[text]));
         }

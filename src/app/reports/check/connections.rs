@@ -2,7 +2,7 @@
 
 use super::catalogue::CheckId;
 use super::{CheckResult, CheckStatus};
-use crate::app::reports::status::VcenterStatus;
+use crate::app::reports::status::{PauseStatus, VcenterStatus};
 use crate::app::reports::text::{count, duration};
 use crate::providers::vsphere::vcenter::AccountReads;
 use crate::providers::vsphere::vcenter::snapshot::ConnectionStep;
@@ -110,7 +110,8 @@ pub fn vcenter(facts: &VcenterFacts, time: Timestamp) -> Vec<CheckResult> {
     let login = login(facts);
     let [datacenters, root] = account(facts, &login);
     let tags = tags(facts, &login);
-    vec![resolution, network, trust, expiry, product, pause(facts), login, datacenters, root, tags]
+    let pause = login_pause(&facts.subject(), status.login_pause.as_ref());
+    vec![resolution, network, trust, expiry, product, pause, login, datacenters, root, tags]
 }
 
 fn trust(facts: &VcenterFacts) -> CheckResult {
@@ -154,18 +155,16 @@ pub(super) fn expiry(subject: &str, expiry: Option<Timestamp>, time: Timestamp, 
     }
 }
 
-fn pause(facts: &VcenterFacts) -> CheckResult {
-    let until = facts.status.login_pause.as_ref().map(|pause| (pause.until, pause.cause.as_str()));
-    login_pause(&facts.subject(), until)
-}
-
-/// Checks the login throttle of one server. `pause` is the end of the pause and its cause.
-pub(super) fn login_pause(subject: &str, pause: Option<(Timestamp, &str)>) -> CheckResult {
+/// Checks the login throttle of one server.
+pub(super) fn login_pause(subject: &str, pause: Option<&PauseStatus>) -> CheckResult {
     const ID: CheckId = CheckId::A02;
-    let Some((until, cause)) = pause else { return CheckResult::passed(ID, subject, "logins are not paused") };
+    let Some(pause) = pause else { return CheckResult::passed(ID, subject, "logins are not paused") };
+    let PauseStatus { until, cause, reset_command } = pause;
     let message = format!("logins are paused until {until}, so that the account is not locked: {cause}");
+    let reset = reset_command.as_deref().unwrap_or("restart this process");
     CheckResult::failed(ID, subject, message)
         .with_remedy("correct the credentials of C05, or unlock the account; new credentials are tried at once")
+        .with_remedy(format!("to retry before the end, once they are correct: {reset}"))
 }
 
 fn login(facts: &VcenterFacts) -> CheckResult {

@@ -33,8 +33,7 @@ pub fn nsx(facts: Option<&NsxFacts>, time: Timestamp, is_deep: bool) -> Vec<Chec
     let subject = format!("NSX {}", status.server);
     let reach = reach(&subject, status);
     let login = login(&subject, status, &reach);
-    let paused = status.login_pause.as_ref().map(|pause| (pause.until, pause.cause.as_str()));
-    let mut results = vec![login_pause(&subject, paused)];
+    let mut results = vec![login_pause(&subject, status.login_pause.as_ref())];
     // A standby has no connection, so it knows no certificate.
     if status.certificate_expiry.is_some() {
         results.push(expiry(&subject, status.certificate_expiry, time, CheckId::X01));

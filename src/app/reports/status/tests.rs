@@ -200,7 +200,11 @@ fn each_fault_is_a_line_and_a_finding() {
         (
             "paused logins",
             |report| {
-                let pause = PauseStatus { until: time("2026-11-24T03:20:00Z"), cause: "three rejections".to_owned() };
+                let pause = PauseStatus {
+                    until: time("2026-11-24T03:20:00Z"),
+                    cause: "three rejections".to_owned(),
+                    reset_command: None,
+                };
                 report.vcenters[0].login_pause = Some(pause);
             },
             "logins to vc.example.com:443 are paused until 2026-11-24T03:20:00Z: three rejections",

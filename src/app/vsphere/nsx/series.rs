@@ -156,6 +156,7 @@ mod tests {
                 certificate: Default::default(),
                 login_pause: None,
             })
+                login_reset: None,
         });
         let up = || value(&registry, "vsphere_ccm_nsx_up");
         let call = |operation, outcome| series.observed("nsx:443", operation, outcome, Duration::ZERO);

@@ -1,6 +1,7 @@
 //! Login attempts at one server. Each attempt is claimed from the local schedule and from the login throttle, which all
 //! replicas share, and its outcome is reported to both.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use tokio::time::Instant;
 use crate::cloud::login_ledger::{LoginClaim, LoginPolicy, LoginThrottle, Outcome};
 use crate::providers::vsphere::login::credentials::{Credential, Origin};
 use crate::providers::vsphere::login::schedule::{
-    Better, Interface, LoginBlocked, LoginPause, LoginSchedule, Moment, Rejection, account,
+    Better, Interface, LoginBlocked, LoginPause, LoginSchedule, Moment, PausedLogin, Rejection, account,
 };
 
 /// Interval between two reviews while a login waits. Jitter adds up to a quarter.
@@ -58,6 +59,18 @@ impl LoginAttempts {
     /// Returns the current pause of logins that protects an account from lockout, if any.
     pub(in super::super) fn pause(&self) -> Option<LoginPause> {
         self.schedule().lockout(self.began.elapsed())
+    }
+
+    /// Returns the commands that clear the failed logins of the paused accounts for all replicas, after which the pause
+    /// ends; `None` without a pause and without a shared login throttle.
+    pub(in super::super) fn reset_of_pause(&self) -> Option<String> {
+        let paused = self.schedule().paused(self.began.elapsed());
+        let mut commands = BTreeSet::new();
+        for PausedLogin { credential, .. } in paused {
+            commands.extend(self.throttle.reset_command(self.policy, &self.server, account(&credential.login)));
+        }
+        let commands: Vec<String> = commands.into_iter().collect();
+        (!commands.is_empty()).then(|| commands.join("; "))
     }
 
     /// Returns the current time in the terms of the schedule.
@@ -201,4 +214,55 @@ impl LoginAttempt<'_> {
 /// Whether a gateway sent this HTTP status, so that the outcome of the login is unknown.
 pub(in super::super) fn is_of_gateway(status: u16) -> bool {
     matches!(status, 408 | 502 | 504)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cloud::login_ledger::{LoginRefusal, PlannedLogin};
+    use crate::providers::vsphere::login::credentials::Login;
+    use crate::providers::vsphere::login::policy::LOGIN_POLICY;
+    use async_trait::async_trait;
+
+    /// A login throttle that allows each login.
+    struct OpenThrottle;
+
+    #[async_trait]
+    impl LoginThrottle for OpenThrottle {
+        fn register_server(&self, _: LoginPolicy, _: &str) {}
+
+        async fn claim(&self, planned: &PlannedLogin) -> Result<LoginClaim, LoginRefusal> {
+            let (planned, id) = (planned.clone(), "1".to_owned());
+            Ok(LoginClaim { planned, id, pause_if_rejected: Duration::ZERO })
+        }
+
+        async fn count_rejection(&self, _: &PlannedLogin) {}
+
+        async fn can_retry(&self, _: &PlannedLogin, _: bool) -> bool {
+            false
+        }
+
+        fn reset_command(&self, _: LoginPolicy, server: &str, user: &str) -> Option<String> {
+            Some(format!("delete lease of {user} at {server}"))
+        }
+
+        async fn record_outcome(&self, _: LoginClaim, _: Outcome) {}
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pause_comes_with_the_command_that_ends_it_for_each_account() {
+        let attempts = LoginAttempts::new(LOGIN_POLICY, "vc:443", Arc::new(OpenThrottle));
+        assert_eq!(attempts.reset_of_pause(), None, "no login is paused");
+        let credential = |user: &str, password: &str| {
+            let login = Login::Password { user: user.to_owned(), password: password.into() };
+            Arc::new(Credential { login, origin: Origin::Config })
+        };
+        for rejected in [credential("ccm", "one"), credential("ccm", "two"), credential("other", "one")] {
+            attempts.reject(&rejected, Interface::Primary, "wrong".to_owned(), Duration::ZERO);
+        }
+        let commands = "delete lease of ccm at vc:443; delete lease of other at vc:443";
+        assert_eq!(attempts.reset_of_pause().as_deref(), Some(commands));
+        tokio::time::advance(LOGIN_POLICY.window * 2).await;
+        assert_eq!((attempts.pause(), attempts.reset_of_pause()), (None, None), "the pause is over");
+    }
 }

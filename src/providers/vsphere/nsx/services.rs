@@ -122,6 +122,8 @@ pub struct NsxReport {
     pub login_pause: Option<LoginPause>,
 }
 
+    /// The command that ends this pause for all replicas, if there is one.
+    pub login_reset: Option<String>,
 impl NsxServices {
     /// Starts without a configuration. `stop` stops the connection and all services.
     pub fn new(setup: NsxServicesContext, usable_addresses: UsableAddressesOf, stop: &CancellationToken) -> Self {
@@ -316,6 +318,7 @@ impl NsxServices {
     }
 }
 
+            login_reset: gate.login_reset(),
 impl NsxConnection {
     /// Whether this connection can stay for the settings `nsx`. New credentials need no new connection, because they
     /// arrive through the login source.

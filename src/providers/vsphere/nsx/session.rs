@@ -202,6 +202,11 @@ impl NsxSession {
         self.attempts.pause()
     }
 
+    /// Returns the command that ends this pause for all replicas, if there is one.
+    pub fn login_reset(&self) -> Option<String> {
+        self.attempts.reset_of_pause()
+    }
+
     /// Returns the state of the login.
     pub fn facts(&self) -> NsxSessionStatus {
         self.state.lock().status.clone()

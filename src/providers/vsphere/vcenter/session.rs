@@ -147,6 +147,11 @@ impl Session {
         self.attempts.pause()
     }
 
+    /// Returns the command that ends this pause for all replicas, if there is one.
+    pub fn login_reset(&self) -> Option<String> {
+        self.attempts.reset_of_pause()
+    }
+
     /// Returns the host and port of this vCenter.
     pub fn server(&self) -> &str {
         &self.server

@@ -105,11 +105,20 @@ fn before_the_first_connection_nothing_is_known() {
 #[test]
 fn a_pause_of_logins_fails_with_its_end_and_its_cause() {
     let mut paused = healthy();
-    paused.status.login_pause = Some(PauseStatus { until: time(), cause: "3 rejected".to_owned() });
+    let command = "kubectl -n kube-system delete lease vsphere-ccm-logins-1f3a";
+    let pause = |reset_command: Option<&str>| PauseStatus {
+        until: time(),
+        cause: "3 rejected".to_owned(),
+        reset_command: reset_command.map(str::to_owned),
+    };
+    paused.status.login_pause = Some(pause(Some(command)));
     assert_only("paused", &paused, &[(CheckId::A02, CheckStatus::Failed)]);
     let results = vcenter(&paused, time());
-    let message = &results.iter().find(|result| result.id == CheckId::A02).unwrap().message;
-    assert!(message.contains(TIME) && message.ends_with("3 rejected"), "{message}");
+    let result = results.iter().find(|result| result.id == CheckId::A02).unwrap();
+    assert!(result.message.contains(TIME) && result.message.ends_with("3 rejected"), "{result:?}");
+    assert!(result.remedy[1].ends_with(command), "{result:?}");
+    let alone = login_pause("vCenter vc:443", Some(&pause(None)));
+    assert!(alone.remedy[1].ends_with("restart this process"), "{alone:?}");
 }
 
 #[test]

@@ -61,9 +61,10 @@ fn the_cause_fails_and_what_depends_on_it_is_skipped() {
     down.status.failure = Some("connection refused".to_owned());
     assert_only("down later", &down, &[(X01, Skipped), (X02, Failed)]);
     down.status.certificate_expiry = None;
-    assert_only("down from the start", &down, &[(X01, Failed), (X02, Skipped)]);
-    down.status.login_pause = Some(PauseStatus { until: time(), cause: "rejected".to_owned() });
-    assert_only("paused", &down, &[(A02, Failed), (X01, Failed), (X02, Skipped)]);
+    assert_only("down from the start", &down, &[(X01, Failed), (X02, Skipped), (X07, Skipped)]);
+    let pause = PauseStatus { until: time(), cause: "rejected".to_owned(), reset_command: None };
+    down.status.login_pause = Some(pause);
+    assert_only("paused", &down, &[(A02, Failed), (X01, Failed), (X02, Skipped), (X07, Skipped)]);
     let mut old = healthy();
     old.status.failure = Some("rejected".to_owned());
     assert_only("older credentials", &old, &[(X02, Warning)]);

@@ -194,6 +194,7 @@ fn of_credentials(report: &CredentialReport) -> CredentialFacts {
         CredentialState::Pending { reason } => CredentialSourceState::Pending(reason.clone()),
         CredentialState::Missing { reason } => CredentialSourceState::Missing(reason.clone()),
     };
+        CredentialState::Unreadable { reason } => CredentialSourceState::Unreadable(reason.clone()),
     CredentialFacts { subject: format!("{product} {}", report.server), state }
 }
 

@@ -302,7 +302,7 @@ impl Entry {
                     tracing::debug!(vcenter, nsx, "a new version of the source has the same credentials");
                 }
                 (_, CredentialState::Ready(new)) => tracing::info!(vcenter, nsx, from = origins(new), "credentials"),
-                (_, CredentialState::Pending { reason: why }) => {
+                (_, CredentialState::Pending { reason: why } | CredentialState::Unreadable { reason: why }) => {
                     tracing::info!(vcenter, nsx, reason = why, "no credentials yet")
                 }
                 (_, CredentialState::Missing { reason: why }) => {

@@ -34,8 +34,10 @@ pub struct CredentialFacts {
 pub enum CredentialSourceState {
     /// There are credentials. The texts name the kind and the source of each.
     Ready(Vec<String>),
-    /// A source cannot be read, or was not read yet.
+    /// A source was not read yet.
     Pending(String),
+    /// A source cannot be read.
+    Unreadable(String),
     /// All sources were read, and none has credentials for the server.
     Missing(String),
 }
@@ -81,8 +83,10 @@ pub fn credentials(facts: &CredentialFacts) -> CheckResult {
     let CredentialFacts { subject, state } = facts;
     match state {
         CredentialSourceState::Ready(origins) => CheckResult::passed(ID, subject, origins.join(", then ")),
-        CredentialSourceState::Pending(reason) => CheckResult::warning(ID, subject, reason)
-            .with_remedy("check that the Secret exists and that the service account may get and watch it"),
+        CredentialSourceState::Pending(reason) => CheckResult::incomplete(ID, subject, reason),
+        CredentialSourceState::Unreadable(reason) => CheckResult::failed(ID, subject, reason).with_remedy(
+            "a Secret: let the service account get and watch it; a directory: let the user of the process read it",
+        ),
         CredentialSourceState::Missing(reason) => CheckResult::failed(ID, subject, reason)
             .with_remedy("add user name and password of the server, spelled as in vsphere.conf, to the source"),
     }
@@ -190,16 +194,17 @@ mod tests {
     }
 
     #[test]
-    fn credentials_are_ready_pending_or_missing() {
+    fn credentials_are_ready_not_read_yet_unreadable_or_missing() {
         let table = [
             (CredentialSourceState::Ready(vec!["a".to_owned(), "b".to_owned()]), CheckStatus::Passed, "a, then b"),
-            (CredentialSourceState::Pending("not read".to_owned()), CheckStatus::Warning, "not read"),
+            (CredentialSourceState::Pending("not read".to_owned()), CheckStatus::Incomplete, "not read"),
+            (CredentialSourceState::Unreadable("EACCES".to_owned()), CheckStatus::Failed, "EACCES"),
             (CredentialSourceState::Missing("no key".to_owned()), CheckStatus::Failed, "no key"),
         ];
         for (state, status, message) in table {
             let result = credentials(&CredentialFacts { subject: "vCenter a:443".to_owned(), state });
             assert_eq!((result.status, result.message.as_str()), (status, message));
-            assert_eq!(result.remedy.is_empty(), status == CheckStatus::Passed);
+            assert_eq!(result.remedy.is_empty(), status != CheckStatus::Failed);
         }
     }
 }

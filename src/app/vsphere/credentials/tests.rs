@@ -97,6 +97,7 @@ impl World {
 fn shown(offer: &CredentialState) -> String {
     match offer {
         CredentialState::Pending { reason: why } => format!("pending: {why}"),
+        CredentialState::Unreadable { reason: why } => format!("unreadable: {why}"),
         CredentialState::Missing { reason: why } => format!("missing: {why}"),
         CredentialState::Ready(ready) => {
             let user = |credential: &Arc<Credential>| match &credential.login {

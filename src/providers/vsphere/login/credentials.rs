@@ -129,8 +129,13 @@ pub struct Credential {
 /// The current credentials of a vCenter entry or an NSX Manager.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CredentialState {
-    /// A needed source was not read successfully yet, so no login may be tried.
+    /// A needed source was not read yet, so no login may be tried.
     Pending {
+        /// The reason, which names the source.
+        reason: String,
+    },
+    /// A needed source cannot be read, and no credentials are known, so no login may be tried.
+    Unreadable {
         /// The reason, which names the source.
         reason: String,
     },
@@ -147,13 +152,13 @@ pub enum CredentialState {
 pub type Offers = tokio::sync::watch::Receiver<Arc<CredentialState>>;
 
 impl CredentialState {
-    /// Returns the credentials. While they are pending or missing, returns an empty list and the reason.
+    /// Returns the credentials. If there are none, returns an empty list and the reason.
     pub(in crate::providers::vsphere) fn offered(&self) -> (Vec<Arc<Credential>>, Option<String>) {
         match self {
             CredentialState::Ready(credentials) => (credentials.clone(), None),
-            CredentialState::Pending { reason } | CredentialState::Missing { reason } => {
-                (Vec::new(), Some(reason.clone()))
-            }
+            CredentialState::Pending { reason }
+            | CredentialState::Unreadable { reason }
+            | CredentialState::Missing { reason } => (Vec::new(), Some(reason.clone())),
         }
     }
 }

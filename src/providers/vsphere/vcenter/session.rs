@@ -194,7 +194,9 @@ impl Session {
         match &**self.offers.borrow() {
             CredentialState::Ready(_) => FailureCause::NoCredentials("there are no credentials".to_owned()),
             CredentialState::Missing { reason: why } => FailureCause::NoCredentials(why.clone()),
-            CredentialState::Pending { reason: why } => FailureCause::CredentialsUnread(why.clone()),
+            CredentialState::Pending { reason: why } | CredentialState::Unreadable { reason: why } => {
+                FailureCause::CredentialsUnread(why.clone())
+            }
         }
     }
 

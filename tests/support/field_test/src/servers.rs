@@ -230,7 +230,7 @@ fn vcenter_login(entry: &VcenterConfig) -> Result<Login, String> {
         CredentialState::Ready(credentials) => {
             credentials.first().map(|credential| credential.login.clone()).ok_or_else(|| NO_SECRET.to_owned())
         }
-        CredentialState::Pending { .. } => Err(NO_SECRET.to_owned()),
+        CredentialState::Pending { .. } | CredentialState::Unreadable { .. } => Err(NO_SECRET.to_owned()),
         CredentialState::Missing { reason: why } => Err(why),
     }
 }

@@ -59,12 +59,13 @@ impl CredentialSettings {
     /// Returns the credentials.
     ///
     /// A vCenter gets all credentials, those of the cloud config first, as in `connectionmanager.go:Connect`. They are
-    /// pending until the first attempt to read each needed source, and while no credential was found and a source
-    /// cannot be read.
+    /// pending until the first attempt to read each needed source, and unreadable while no credential was found and a
+    /// source cannot be read.
     ///
     /// NSX gets the credentials of its Secret. Those of the cloud config are used only if no Secret is configured, or
     /// while the Secret does not exist, has no valid credentials or cannot be read. They are pending until the first
-    /// attempt to read the Secret, and while the Secret cannot be read and the cloud config has no credentials.
+    /// attempt to read the Secret, and unreadable while the Secret cannot be read and the cloud config has no
+    /// credentials.
     pub fn offer(&self, default_directory: &Path, sources: &CredentialSources) -> CredentialState {
         match self.layout() {
             KeyLayout::Vcenter => self.vcenter_offer(default_directory, sources),
@@ -101,7 +102,7 @@ impl CredentialSettings {
         }
         match (ready.is_empty(), failing.is_empty()) {
             (false, _) => CredentialState::Ready(ready),
-            (true, false) => CredentialState::Pending { reason: failing.join("; ") },
+            (true, false) => CredentialState::Unreadable { reason: failing.join("; ") },
             (true, true) => CredentialState::Missing { reason: missing.join("; ") },
         }
     }
@@ -115,7 +116,7 @@ impl CredentialSettings {
             (SourceAnswer::Unread, _) => unread(secret),
             (SourceAnswer::Found(credential), _) => CredentialState::Ready(vec![credential]),
             (_, Some(Credentials::Inline { user, password })) => of_file(user, password),
-            (SourceAnswer::Failing(why), _) => CredentialState::Pending { reason: why },
+            (SourceAnswer::Failing(why), _) => CredentialState::Unreadable { reason: why },
             (SourceAnswer::Missing(why), _) => CredentialState::Missing { reason: why },
         }
     }

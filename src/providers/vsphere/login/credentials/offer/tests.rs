@@ -78,6 +78,7 @@ fn with_secret() -> VcenterConfig {
 fn shown(offer: &CredentialState) -> String {
     match offer {
         CredentialState::Pending { reason: why } => format!("pending: {why}"),
+        CredentialState::Unreadable { reason: why } => format!("unreadable: {why}"),
         CredentialState::Missing { reason: why } => format!("missing: {why}"),
         CredentialState::Ready(credentials) => {
             let user = |credential: &Arc<Credential>| match &credential.login {
@@ -115,7 +116,7 @@ fn the_pair_of_the_file_goes_first_and_nothing_is_offered_before_every_source_wa
             "a Secret that cannot be asked",
             with_secret(),
             vec![(secret(), failing()), (default(), absent())],
-            "pending: Secret ns/n: no route",
+            "unreadable: Secret ns/n: no route",
         ),
         (
             "S23 no Secret",
@@ -218,7 +219,7 @@ fn nsx_has_the_credentials_of_its_secret_and_those_of_the_file_until_the_secret_
             "missing: Secret ns/n: it does not exist",
             None,
         ),
-        ("unreadable", Some(SourceReading::Failing("no route".into())), "pending: Secret ns/n: no route", None),
+        ("unreadable", Some(SourceReading::Failing("no route".into())), "unreadable: Secret ns/n: no route", None),
     ] {
         let is_unread = reading.is_none();
         let mut source = CredentialSource::default();

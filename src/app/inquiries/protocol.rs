@@ -22,10 +22,11 @@ const MASK: &str = "***";
 
 /// The fields of reports that have messages. Other fields have no user names, and must stay as they are: a user may have
 /// the name of a server or of a state.
-const MESSAGES: [&str; 11] = [
+const MESSAGES: [&str; 12] = [
     "Err",
     "cause",
     "failure",
+    "listFailure",
     "message",
     "proof",
     "refused",

@@ -156,6 +156,8 @@ fn nsx(process: &Inquiries, report: NsxReport) -> NsxStatus {
             are_listed: status.are_listed,
             failure: status.failure,
             ready: status.ready,
+            list_age_seconds: report.balancer_list.last.map(|last| last.elapsed().as_secs()),
+            list_failure: report.balancer_list.failure,
             pending: status.pending,
             held: held(status.blocked, |_| false),
         }

@@ -183,6 +183,10 @@ pub struct BalancerCounts {
     pub ambiguous_objects: Option<usize>,
     /// Number of deleted Services that still have load balancers.
     pub orphans: Option<usize>,
+    /// Age of the last complete list of the objects in NSX; `None` before the first list of this term of leadership.
+    pub list_age_seconds: Option<u64>,
+    /// Reason why the objects in NSX cannot be listed now, if any.
+    pub list_failure: Option<String>,
 }
 
 /// The routes of the pod network.
@@ -479,7 +483,7 @@ const INSECURE: &str =
 
 impl NsxStatus {
     /// Whether all is known that this process has to know. A process that does not use NSX has to know nothing.
-    fn is_complete(&self) -> bool {
+    pub(super) fn is_complete(&self) -> bool {
         let are_balancers_known =
             self.load_balancers.as_ref().is_none_or(|one| one.waiting == 0 && one.orphans.is_some());
         let are_routes_known = self.routes.as_ref().is_none_or(|one| one.are_listed && one.pending == 0);
@@ -506,6 +510,7 @@ impl NsxStatus {
                 let objects = count(objects, "object");
                 held.push(format!("{objects} name this cluster and are not known to be its objects, so they stay"));
             }
+            held.extend(balancers.list_failure.as_ref().map(|why| format!("load balancers cannot be listed: {why}")));
         }
         if let Some(routes) = &self.routes {
             let pending = if routes.pending > 0 { format!(", {} pending", routes.pending) } else { String::new() };

@@ -38,8 +38,9 @@ pub fn nsx(facts: Option<&NsxFacts>, time: Timestamp, is_deep: bool) -> Vec<Chec
     if status.certificate_expiry.is_some() {
         results.push(expiry(&subject, status.certificate_expiry, time, CheckId::X01));
     }
+    let objects = objects(&subject, facts, &login, is_deep);
     results.extend([reach, login, name(&subject, facts)]);
-    results.extend(objects(&subject, facts, is_deep));
+    results.extend(objects);
     results
 }
 
@@ -51,9 +52,15 @@ fn reach(subject: &str, status: &NsxStatus) -> CheckResult {
     match (&status.failure, status.certificate_expiry) {
         // NSX has answered before. Whether it does so now is the question of the login.
         (Some(_), Some(_)) if !status.is_logged_in => CheckResult::needs(ID, subject, CheckId::X02),
-        (_, Some(_)) => CheckResult::passed(ID, subject, "answers, and the certificate is verified"),
+        // The login may be older than the failure.
+        _ if status.is_logged_in && has_list_failure(status) => CheckResult::needs(ID, subject, CheckId::X07),
+        (_, Some(_)) => {
+            let age = status.load_balancers.as_ref().and_then(|balancers| balancers.list_age_seconds);
+            let age = age.map(|age| format!("; its objects were listed {} ago", duration(age))).unwrap_or_default();
+            CheckResult::passed(ID, subject, format!("answers, and the certificate is verified{age}"))
+        }
         (Some(failure), None) => {
-            let (host, port) = status.server.rsplit_once(':').unwrap_or((&status.server, "443"));
+            let (host, port) = host_and_port(status);
             CheckResult::failed(ID, subject, failure)
                 .with_remedy(format!("on the host of this process: nc -vz {host} {port}"))
                 .with_remedy("if the certificate is not accepted: set ca-file in the section NSXT")
@@ -61,6 +68,17 @@ fn reach(subject: &str, status: &NsxStatus) -> CheckResult {
         (None, None) if !status.is_in_use => CheckResult::incomplete(ID, subject, "only the leader uses NSX"),
         (None, None) => CheckResult::incomplete(ID, subject, "this process has not connected yet"),
     }
+}
+
+/// Returns the reasons why the load balancers or the routes cannot be listed now.
+fn list_failures(status: &NsxStatus) -> impl Iterator<Item = &String> {
+    let of_balancers = status.load_balancers.as_ref().and_then(|balancers| balancers.list_failure.as_ref());
+    let of_routes = status.routes.as_ref().and_then(|routes| routes.failure.as_ref());
+    of_balancers.into_iter().chain(of_routes)
+}
+
+fn has_list_failure(status: &NsxStatus) -> bool {
+    list_failures(status).next().is_some()
 }
 
 fn login(subject: &str, status: &NsxStatus, reach: &CheckResult) -> CheckResult {
@@ -72,6 +90,7 @@ fn login(subject: &str, status: &NsxStatus, reach: &CheckResult) -> CheckResult 
             let message = format!("newer credentials are rejected, and older ones are in use: {failure}");
             CheckResult::warning(ID, subject, message).with_remedy(remedy)
         }
+        (None, true) if has_list_failure(status) => CheckResult::needs(ID, subject, CheckId::X07),
         (None, true) => CheckResult::passed(ID, subject, "logged in"),
         _ if matches!(reach.status, CheckStatus::Failed | CheckStatus::Incomplete) => {
             CheckResult::needs(ID, subject, CheckId::X01)
@@ -102,7 +121,7 @@ fn name(subject: &str, facts: &NsxFacts) -> CheckResult {
     }
 }
 
-fn objects(subject: &str, facts: &NsxFacts, is_deep: bool) -> Vec<CheckResult> {
+fn objects(subject: &str, facts: &NsxFacts, login: &CheckResult, is_deep: bool) -> Vec<CheckResult> {
     const ID: CheckId = CheckId::X07;
     let status = &facts.status;
     if !facts.has_load_balancers && !facts.has_routes {
@@ -118,10 +137,36 @@ fn objects(subject: &str, facts: &NsxFacts, is_deep: bool) -> Vec<CheckResult> {
     if let Some(routes) = &status.routes {
         findings.extend(routes.held.iter().map(|held| blocked("route", held)));
     }
+    findings.extend(list_failures(status).map(|failure| not_listed(subject, status, failure)));
     if !are_known {
         findings.push(CheckResult::incomplete(ID, subject, "only the leader knows the load balancers and routes"));
+    } else if !has_list_failure(status) {
+        findings.extend(gap(subject, status, login));
     }
     summarized(ID, findings, "no load balancer or route is held, and none is left over", is_deep)
+}
+
+/// Returns the result about objects that were not listed or tried yet, or that may have changed since the login ended.
+fn gap(subject: &str, status: &NsxStatus, login: &CheckResult) -> Option<CheckResult> {
+    const ID: CheckId = CheckId::X07;
+    if !login.is_passed() {
+        return Some(CheckResult::needs(ID, subject, CheckId::X02));
+    }
+    let message = "some load balancers or routes were not listed or not synchronized yet";
+    (!status.is_complete()).then(|| CheckResult::incomplete(ID, subject, message))
+}
+
+fn not_listed(subject: &str, status: &NsxStatus, failure: &str) -> CheckResult {
+    let (host, port) = host_and_port(status);
+    let message = format!("the objects in NSX cannot be listed: {failure}");
+    CheckResult::failed(CheckId::X07, subject, message)
+        .with_remedy(format!("if NSX does not answer, on the host of this process: nc -vz {host} {port}"))
+        .with_remedy("if a permission is missing: see docs/reasons.md#nsxnopermission")
+}
+
+/// Returns host and port of NSX.
+fn host_and_port(status: &NsxStatus) -> (&str, &str) {
+    status.server.rsplit_once(':').unwrap_or((&status.server, "443"))
 }
 
 fn leftovers(subject: &str, balancers: &BalancerCounts) -> Vec<CheckResult> {

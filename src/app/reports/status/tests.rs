@@ -32,8 +32,15 @@ fn report() -> StatusReport {
         tag_failure: None,
         login_pause: None,
     };
-    let balancers =
-        BalancerCounts { ensured: 14, waiting: 0, held: vec![], ambiguous_objects: Some(0), orphans: Some(0) };
+    let balancers = BalancerCounts {
+        ensured: 14,
+        waiting: 0,
+        held: vec![],
+        ambiguous_objects: Some(0),
+        orphans: Some(0),
+        list_age_seconds: Some(720),
+        list_failure: None,
+    };
     let nsx = NsxStatus {
         server: "nsx.example.com:443".to_owned(),
         is_in_use: true,
@@ -63,6 +70,9 @@ fn report() -> StatusReport {
             name: "cloud-controller-manager".to_owned(),
             holder: Some("cp-1_8a7e".to_owned()),
             since: Some(time("2026-11-20T23:13:21Z")),
+            read_age_seconds: Some(1),
+            renewal_age_seconds: Some(1),
+            lease_duration_seconds: Some(15),
         }),
         controllers: vec![controller("cloud-node-controller", ControllerState::Working, None)],
         configuration: ConfigurationStatus { generation: 6, read: time("2026-11-24T03:12:40Z"), refused: None },
@@ -70,9 +80,6 @@ fn report() -> StatusReport {
         nsx: Some(nsx),
         nodes: Some(NodeCounts { nodes: 12, settled: 12, waiting: 0, held: vec![], selected: None }),
         deletion: Some(DeletionStatus {
-            read_age_seconds: Some(1),
-            renewal_age_seconds: Some(1),
-            lease_duration_seconds: Some(15),
             mode: "enforce".to_owned(),
             allowance: 5,
             limit: 5,
@@ -123,7 +130,7 @@ type Case = (&'static str, fn(&mut StatusReport), &'static str, Verdict);
 
 #[test]
 fn each_fault_is_a_line_and_a_finding() {
-    let cases: [Case; 31] = [
+    let cases: [Case; 32] = [
         (
             "a held Node",
             |report| {
@@ -217,6 +224,15 @@ fn each_fault_is_a_line_and_a_finding() {
                 (nsx.is_logged_in, nsx.failure) = (false, Some("403".to_owned()));
             },
             "NSX nsx.example.com:443: 403",
+            Verdict::Findings,
+        ),
+        (
+            "load balancers that cannot be listed",
+            |report| {
+                let balancers = report.nsx.as_mut().unwrap().load_balancers.as_mut().unwrap();
+                balancers.list_failure = Some("no route to host".to_owned());
+            },
+            "NSX nsx.example.com:443: load balancers cannot be listed: no route to host",
             Verdict::Findings,
         ),
         (

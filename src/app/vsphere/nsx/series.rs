@@ -152,11 +152,12 @@ mod tests {
                 is_in_use: leads,
                 login: Default::default(),
                 balancers,
+                balancer_list: Default::default(),
                 too_many_tags: None,
                 certificate: Default::default(),
                 login_pause: None,
-            })
                 login_reset: None,
+            })
         });
         let up = || value(&registry, "vsphere_ccm_nsx_up");
         let call = |operation, outcome| series.observed("nsx:443", operation, outcome, Duration::ZERO);

@@ -185,6 +185,11 @@ impl NsxLoadBalancers {
         Some(Counts { named, ambiguous, orphans: self.cleanup.count(), of_other_clusters })
     }
 
+    /// Returns the state of the lists of objects in this leadership term.
+    pub fn list_status(&self) -> ListStatus {
+        self.resources.list_status()
+    }
+
     /// Returns an error message if the configured tags and the tags of this program exceed the NSX limit.
     pub fn too_many_tags(&self) -> Option<String> {
         self.config.too_many_tags()

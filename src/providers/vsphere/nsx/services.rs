@@ -114,16 +114,18 @@ pub struct NsxReport {
     pub login: NsxSessionStatus,
     /// Counts of load balancers; `None` without load balancers, or before the first list of a term of leadership.
     pub balancers: Option<load_balancer::Counts>,
+    /// The state of the lists of load balancers in this term of leadership. Empty without load balancers.
+    pub balancer_list: load_balancer::ListStatus,
     /// Error if the configured tags of load balancers and the tags of this program exceed the NSX limit.
     pub too_many_tags: Option<String>,
     /// The certificate of the server.
     pub certificate: http::CertificateStatus,
     /// Pause of logins that protects the account from lockout, if any.
     pub login_pause: Option<LoginPause>,
-}
-
     /// The command that ends this pause for all replicas, if there is one.
     pub login_reset: Option<String>,
+}
+
 impl NsxServices {
     /// Starts without a configuration. `stop` stops the connection and all services.
     pub fn new(setup: NsxServicesContext, usable_addresses: UsableAddressesOf, stop: &CancellationToken) -> Self {
@@ -305,20 +307,22 @@ impl NsxServices {
         let NsxConnection { client, gate, balancers, .. } = connected.as_ref()?;
         let balancers = balancers.as_ref().map(|(balancers, _)| balancers);
         let too_many_tags = balancers.and_then(|balancers| balancers.too_many_tags());
+        let balancer_list = balancers.map(|balancers| balancers.list_status()).unwrap_or_default();
         let balancers = balancers.and_then(|balancers| balancers.counts());
         Some(NsxReport {
             server: client.endpoint().to_owned(),
             is_in_use: self.setup.may_log_in.is_leader(),
             login: gate.facts(),
             balancers,
+            balancer_list,
             too_many_tags,
             certificate: client.http().certificate_status(),
             login_pause: gate.login_pause(),
+            login_reset: gate.login_reset(),
         })
     }
 }
 
-            login_reset: gate.login_reset(),
 impl NsxConnection {
     /// Whether this connection can stay for the settings `nsx`. New credentials need no new connection, because they
     /// arrive through the login source.

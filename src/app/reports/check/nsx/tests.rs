@@ -22,6 +22,8 @@ fn healthy() -> NsxFacts {
             held: Vec::new(),
             ambiguous_objects: Some(0),
             orphans: Some(0),
+            list_age_seconds: Some(720),
+            list_failure: None,
         }),
         routes: Some(RouteCounts { are_listed: true, failure: None, ready: 2, pending: 0, held: Vec::new() }),
     };
@@ -59,7 +61,7 @@ fn the_cause_fails_and_what_depends_on_it_is_skipped() {
     let mut down = healthy();
     down.status.is_logged_in = false;
     down.status.failure = Some("connection refused".to_owned());
-    assert_only("down later", &down, &[(X01, Skipped), (X02, Failed)]);
+    assert_only("down later", &down, &[(X01, Skipped), (X02, Failed), (X07, Skipped)]);
     down.status.certificate_expiry = None;
     assert_only("down from the start", &down, &[(X01, Failed), (X02, Skipped), (X07, Skipped)]);
     let pause = PauseStatus { until: time(), cause: "rejected".to_owned(), reset_command: None };
@@ -110,4 +112,39 @@ fn held_objects_fail_and_leftover_objects_are_warnings() {
     assert_eq!(service.remedy, ["see docs/reasons.md#addressunavailable"]);
     let unused = NsxFacts { has_load_balancers: false, has_routes: false, ..healthy() };
     assert_only("unused", &unused, &[(CheckId::X07, Skipped)]);
+}
+
+#[test]
+fn nsx_that_stopped_answering_after_the_login_passes_neither_reachability_nor_login() {
+    use CheckId::{X01, X02, X07};
+    use CheckStatus::{Failed, Skipped};
+    let failure = || Some("connection refused".to_owned());
+    let mut of_balancers = healthy();
+    of_balancers.status.load_balancers.as_mut().unwrap().list_failure = failure();
+    let mut of_routes = healthy();
+    of_routes.status.routes.as_mut().unwrap().failure = failure();
+    for facts in [of_balancers, of_routes] {
+        assert_only("not listed", &facts, &[(X01, Skipped), (X02, Skipped), (X07, Failed)]);
+        let objects = nsx(Some(&facts), time(), false).pop().unwrap();
+        assert_eq!(objects.message, "the objects in NSX cannot be listed: connection refused");
+        assert!(objects.remedy[0].ends_with("nc -vz nsx 443"), "{objects:?}");
+    }
+    let reach = nsx(Some(&healthy()), time(), false).remove(2);
+    assert_eq!(reach.message, "answers, and the certificate is verified; its objects were listed 12 m ago");
+}
+
+#[test]
+fn objects_that_were_not_listed_or_not_tried_yet_are_not_known() {
+    let cases: [(&str, fn(&mut NsxStatus)); 5] = [
+        ("routes not listed", |status| status.routes.as_mut().unwrap().are_listed = false),
+        ("routes not tried", |status| status.routes.as_mut().unwrap().pending = 1),
+        ("balancers not listed", |status| status.load_balancers.as_mut().unwrap().orphans = None),
+        ("Services wait", |status| status.load_balancers.as_mut().unwrap().waiting = 2),
+        ("no load balancers known", |status| status.load_balancers = None),
+    ];
+    for (case, change) in cases {
+        let mut facts = healthy();
+        change(&mut facts.status);
+        assert_only(case, &facts, &[(CheckId::X07, CheckStatus::Incomplete)]);
+    }
 }

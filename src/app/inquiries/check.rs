@@ -56,7 +56,7 @@ struct CheckReadings {
 /// Runs the checks. If the Node or the vCenter is not known, returns the nearest names.
 pub(super) async fn answer(process: &Inquiries, options: &CheckOptions) -> Answer {
     // Before any call, because a mistyped name needs none.
-    if let Err(not_found) = status::selected(process, options.vcenter.as_deref(), options.node.as_deref()) {
+    if let Err(not_found) = status::require_known(process, options.vcenter.as_deref(), options.node.as_deref()) {
         return not_found;
     }
     let permissions = permissions::check(process);

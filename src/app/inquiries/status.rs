@@ -41,20 +41,28 @@ pub(super) fn answer(process: &Inquiries, vcenter: Option<&str>, node: Option<&s
 /// # Errors
 /// The answer that the process does not know the vCenter or the Node.
 pub(super) fn selected(process: &Inquiries, vcenter: Option<&str>, node: Option<&str>) -> Result<StatusReport, Answer> {
+    require_known(process, vcenter, node)?;
     let mut report = report(process, node);
-    if let Some(server) = vcenter {
-        let servers = report.vcenters.iter().map(|vcenter| vcenter.server.clone()).collect();
-        report.vcenters.retain(|vcenter| is_same_server(&vcenter.server, server));
-        if report.vcenters.is_empty() {
-            return Err(not_found("vcenter", server, servers));
+    report.vcenters.retain(|one| vcenter.is_none_or(|server| is_same_server(&one.server, server)));
+    Ok(report)
+}
+
+/// Checks that the process knows the vCenter and the Node.
+///
+/// # Errors
+/// The answer that it does not.
+pub(super) fn require_known(process: &Inquiries, vcenter: Option<&str>, node: Option<&str>) -> Result<(), Answer> {
+    if let Some(wanted) = vcenter {
+        let reports = process.vsphere.vcenter_reports();
+        let servers: Vec<String> = reports.into_iter().map(|report| report.server).collect();
+        if !servers.iter().any(|server| is_same_server(server, wanted)) {
+            return Err(not_found("vcenter", wanted, servers));
         }
     }
-    if let Some(name) = node
-        && !process.nodes.contains(name)
-    {
-        return Err(not_found("node", name, process.nodes.keys()));
+    match node {
+        Some(name) if !process.nodes.contains(name) => Err(not_found("node", name, process.nodes.keys())),
+        _ => Ok(()),
     }
-    Ok(report)
 }
 
 fn report(process: &Inquiries, node: Option<&str>) -> StatusReport {
@@ -148,6 +156,8 @@ fn nsx(process: &Inquiries, report: NsxReport) -> NsxStatus {
             held: held(status.blocked, |_| false),
             ambiguous_objects: report.balancers.map(|counts| counts.ambiguous),
             orphans: report.balancers.map(|counts| counts.orphans),
+            list_age_seconds: report.balancer_list.last.map(|last| last.elapsed().as_secs()),
+            list_failure: report.balancer_list.failure,
         }
     });
     let routes = process.terms.route.as_ref().and_then(|term| term.get()).map(|term| {
@@ -156,8 +166,6 @@ fn nsx(process: &Inquiries, report: NsxReport) -> NsxStatus {
             are_listed: status.are_listed,
             failure: status.failure,
             ready: status.ready,
-            list_age_seconds: report.balancer_list.last.map(|last| last.elapsed().as_secs()),
-            list_failure: report.balancer_list.failure,
             pending: status.pending,
             held: held(status.blocked, |_| false),
         }

@@ -26,6 +26,8 @@ const REPEAT: Duration = Duration::from_secs(1);
 
 /// Number of threads of an observer, as of the daemon.
 const OBSERVER_THREADS: usize = 2;
+/// As [`REPEAT`], after an answer for which the process called the API server and vCenter.
+const REPEAT_WITH_CALLS: Duration = Duration::from_secs(10);
 
 /// Asks until `verdict` of the answer is [`Verdict::Ok`] or `--timeout` has passed with `--wait`, and once without.
 /// Returns the last answer.
@@ -115,7 +117,8 @@ async fn ask_within<T>(
             Answer::NotFound { kind, name, nearest } => Err(respondent.not_found(&kind, &name, &nearest)),
             answer => read(answer).ok_or_else(|| failure(WRONG_ANSWER, Verdict::Incomplete)),
         });
-        let is_last_attempt = !options.waits || end <= Instant::now() + REPEAT;
+        let pause = repeat_pause(question, answer.is_ok());
+        let is_last_attempt = !options.waits || end <= Instant::now() + pause;
         match answer {
             Ok((verdict, answer)) if is_last_attempt || verdict == Verdict::Ok => return Ok(answer),
             Ok((_, answer)) => last = Some(answer),
@@ -125,7 +128,15 @@ async fn ask_within<T>(
             Err(error) if is_last_attempt => return last.ok_or(error),
             Err(_) => {}
         }
-        progress.during(sleep(REPEAT)).await;
+        progress.during(sleep(pause)).await;
+    }
+}
+
+/// Returns the pause before the question is repeated. Without an answer, the process has made no call.
+fn repeat_pause(question: &Question, is_answered: bool) -> Duration {
+    match question {
+        Question::Check { .. } if is_answered => REPEAT_WITH_CALLS,
+        Question::Check { .. } | Question::Status { .. } | Question::Explain { .. } => REPEAT,
     }
 }
 
@@ -291,5 +302,14 @@ mod tests {
         assert_eq!(ask("--cloud-confg=x").unwrap_err().exit_code, 2);
         // The daemon would not start either, which is a finding.
         assert_eq!(ask("--cloud-config=/nonexistent/vsphere.conf"), Ok(Verdict::Findings));
+    }
+
+    #[test]
+    fn a_question_that_makes_calls_is_repeated_less_often() {
+        let check = Question::Check { node: None, vcenter: None, is_deep: false, is_preflight: false };
+        let status = Question::Status { vcenter: None, node: None };
+        let pauses = [(&check, true), (&check, false), (&status, true)]
+            .map(|(question, is_answered)| repeat_pause(question, is_answered).as_secs());
+        assert_eq!(pauses, [10, 1, 1]);
     }
 }

@@ -18,7 +18,7 @@ use crate::app::reports::check::nsx_resources::{self, InspectionFacts};
 use crate::app::reports::check::observation::LeaseFacts;
 use crate::app::reports::check::{
     CheckReport, CheckResult, CheckSummary, configuration, connections, kubernetes, nodes as node_checks, nsx,
-    observation,
+    observation, resolve_needs,
 };
 use crate::app::reports::status::{StatusNote, StatusReport};
 use crate::app::settings::SettingErrors;
@@ -97,6 +97,7 @@ pub(super) fn of_unusable_settings(errors: &SettingErrors, host: String, time: T
 fn report(state: StatusReport, mut checks: Vec<CheckResult>) -> CheckReport {
     // A stable sort: subjects stay in their order.
     checks.sort_by_key(|check| check.id);
+    resolve_needs(&mut checks);
     let is_standby = !state.leads && !state.is_detached;
     let find_leader = state.election.as_ref().filter(|_| is_standby).map(|election| election.command());
     CheckReport {
@@ -192,9 +193,9 @@ fn of_credentials(report: &CredentialReport) -> CredentialFacts {
                 .collect(),
         ),
         CredentialState::Pending { reason } => CredentialSourceState::Pending(reason.clone()),
+        CredentialState::Unreadable { reason } => CredentialSourceState::Unreadable(reason.clone()),
         CredentialState::Missing { reason } => CredentialSourceState::Missing(reason.clone()),
     };
-        CredentialState::Unreadable { reason } => CredentialSourceState::Unreadable(reason.clone()),
     CredentialFacts { subject: format!("{product} {}", report.server), state }
 }
 

@@ -16,6 +16,10 @@ use super::{Emphasis, Line, Verdict};
 use catalogue::{CheckGroup, CheckId};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+
+/// The beginning of a command that runs in the container of a process.
+const IN_POD: &str = "kubectl -n kube-system exec POD -- /bin/vsphere-cloud-controller-manager";
 
 /// Maximum number of characters of a message. Texts of guests, vCenter and NSX may be longer.
 const MESSAGE: usize = 1000;
@@ -81,6 +85,9 @@ pub struct CheckResult {
     pub remedy: Vec<String>,
     /// The section about the check, such as `docs/checks.md#k04`.
     pub page: String,
+    /// The check that this result waits for. The message names it, too.
+    #[serde(skip)]
+    needs: Option<CheckId>,
 }
 
 /// The status of a result.
@@ -115,6 +122,7 @@ impl CheckResult {
             message,
             remedy: Vec::new(),
             page: id.page(),
+            needs: None,
         }
     }
 
@@ -140,7 +148,7 @@ impl CheckResult {
 
     /// Creates the result of a check that depends on a check that did not pass.
     pub fn needs(id: CheckId, subject: &str, other: CheckId) -> Self {
-        Self::skipped(id, subject, format!("needs {other}"))
+        Self { needs: Some(other), ..Self::skipped(id, subject, format!("needs {other}")) }
     }
 
     /// Creates the result of a check whose facts this process does not know now.
@@ -179,6 +187,33 @@ impl CheckResult {
             texts.push(format!("{indent}{}", self.page));
         }
         texts.iter().map(|text| Line::new(emphasis, text)).collect()
+    }
+}
+
+/// Turns each result that needs another check into one that is not known, unless the other check shows why: it failed, is
+/// not known, needs a third check that shows why, or does not apply at all. Otherwise nothing would show that a part was
+/// not looked at. Results of other checks stay.
+pub fn resolve_needs(checks: &mut [CheckResult]) {
+    let applies = |check: &&CheckResult| check.status != CheckStatus::Skipped || check.needs.is_some();
+    let applying: BTreeSet<CheckId> = checks.iter().filter(applies).map(|check| check.id).collect();
+    let is_cause = |check: &&CheckResult| {
+        matches!(check.status, CheckStatus::Failed | CheckStatus::Incomplete) || !applying.contains(&check.id)
+    };
+    let mut explained: BTreeSet<CheckId> = checks.iter().filter(is_cause).map(|check| check.id).collect();
+    loop {
+        let is_known = |id: &CheckId| explained.contains(id);
+        let follows = |check: &&CheckResult| !is_known(&check.id) && check.needs.as_ref().is_some_and(is_known);
+        let more: Vec<CheckId> = checks.iter().filter(follows).map(|check| check.id).collect();
+        if more.is_empty() {
+            break;
+        }
+        explained.extend(more);
+    }
+    for check in checks {
+        if let Some(other) = check.needs.filter(|other| !explained.contains(other)) {
+            check.status = CheckStatus::Incomplete;
+            check.message = format!("depends on {other}, which did not fail; run the command again");
+        }
     }
 }
 

@@ -136,7 +136,7 @@ async fn ask_within<T>(
 fn repeat_pause(question: &Question, is_answered: bool) -> Duration {
     match question {
         Question::Check { .. } if is_answered => REPEAT_WITH_CALLS,
-        Question::Check { .. } | Question::Status { .. } | Question::Explain { .. } => REPEAT,
+        _ => REPEAT,
     }
 }
 

@@ -360,6 +360,10 @@ fn zone(node: &NodeCheckFacts) -> Option<CheckResult> {
                 false => CheckResult::failed(ID, "", message),
             };
             Some(result.with_remedy("govc tags.attach -c CATEGORY TAG /DATACENTER/host/CLUSTER"))
+        Some(_) if !vm.has_running_tools && node.is_initialized => {
+            let reason = "VMware Tools does not run, so the Node keeps its addresses";
+            return Some(CheckResult::skipped(ID, "", reason));
+        }
         }
         // The reason of the addresses hides that of the zone.
         Some(_) if vm.zone.is_empty() || vm.region.is_empty() => Some(CheckResult::needs(ID, "", CheckId::V06)),
@@ -376,7 +380,7 @@ pub fn deletion(status: Option<&DeletionStatus>) -> CheckResult {
     let Some(status) = status else {
         return CheckResult::incomplete(ID, "", "only the leader knows the deletions");
     };
-    let DeletionStatus { mode, allowance, limit, is_mass_held, pending, .. } = status;
+    let DeletionStatus { mode, allowance, limit, is_mass_held, unanswered, pending, last: _ } = status;
     let within = format!("--node-deletion={mode}, {allowance} of {limit} deletions allowed now");
     if *is_mass_held {
         let message = format!("{within}: deletions pause, because many VMs are absent at the same time");
@@ -408,3 +412,8 @@ pub fn deletion(status: Option<&DeletionStatus>) -> CheckResult {
 
 #[cfg(test)]
 mod tests;
+    let is_unknown = *unanswered > 0 && (mode != "enforce" || !is_blocked);
+        _ if is_unknown => {
+            let message = format!("{within}; vCenter has not answered yet about {}", count(*unanswered, "Node"));
+            CheckResult::incomplete(ID, "", message)
+        }

@@ -119,3 +119,76 @@ fn the_fields_of_the_document_are_stable() {
     });
     assert_eq!(document, expected);
 }
+
+/// Returns the results of three checks, of which each passed, warns, failed, does not apply, is not known, or needs one
+/// of the other two: all combinations.
+fn combinations() -> Vec<Vec<CheckResult>> {
+    const IDS: [CheckId; 3] = [CheckId::A03, CheckId::V01, CheckId::V05];
+    let results = |id: CheckId| {
+        let mut results = vec![
+            CheckResult::passed(id, "", ""),
+            CheckResult::warning(id, "", ""),
+            CheckResult::failed(id, "", ""),
+            CheckResult::skipped(id, "", "does not apply"),
+            CheckResult::incomplete(id, "", ""),
+        ];
+        results.extend(IDS.into_iter().filter(|other| *other != id).map(|other| CheckResult::needs(id, "", other)));
+        results
+    };
+    let mut all = vec![Vec::new()];
+    for id in IDS {
+        let with_next = |one: &Vec<CheckResult>| {
+            let longer = |next: CheckResult| one.iter().cloned().chain([next]).collect::<Vec<_>>();
+            results(id).into_iter().map(longer).collect::<Vec<_>>()
+        };
+        all = all.iter().flat_map(with_next).collect();
+    }
+    all
+}
+
+/// Whether the check with this id, or a check that it needs, failed, is not known or does not apply.
+fn has_cause(id: CheckId, checks: &[CheckResult], depth: usize) -> bool {
+    let mut results = checks.iter().filter(|check| check.id == id);
+    results.any(|check| match (check.status, check.needs) {
+        (CheckStatus::Failed | CheckStatus::Incomplete, _) | (CheckStatus::Skipped, None) => true,
+        (CheckStatus::Skipped, Some(other)) => depth > 0 && has_cause(other, checks, depth - 1),
+        (CheckStatus::Passed | CheckStatus::Warning, _) => false,
+    })
+}
+
+#[test]
+fn a_result_that_needs_a_check_without_a_fault_is_not_known() {
+    let all = combinations();
+    assert_eq!(all.len(), 7 * 7 * 7);
+    for before in all {
+        let mut after = before.clone();
+        resolve_needs(&mut after);
+        for (old, new) in before.iter().zip(&after) {
+            let expected = match old.needs {
+                Some(other) if !has_cause(other, &before, before.len()) => CheckStatus::Incomplete,
+                _ => old.status,
+            };
+            assert_eq!(new.status, expected, "{before:#?}");
+        }
+        let is_open = before.iter().any(|check| check.needs.is_some_and(|other| !has_cause(other, &before, 3)));
+        assert!(!is_open || report(after).verdict() != Verdict::Ok, "{before:#?}");
+    }
+}
+
+#[test]
+fn a_check_that_applies_to_one_of_two_subjects_explains_nothing_unless_it_fails() {
+    let results = |other: CheckResult| {
+        let mut checks = vec![
+            CheckResult::skipped(CheckId::V05, "Node a", "the VM is not powered on"),
+            other,
+            CheckResult::needs(CheckId::V06, "Node b", CheckId::V05),
+        ];
+        resolve_needs(&mut checks);
+        checks.pop().unwrap()
+    };
+    let open = results(CheckResult::passed(CheckId::V05, "Node b", ""));
+    assert_eq!(open.status, CheckStatus::Incomplete);
+    assert_eq!(open.message, "depends on V05, which did not fail; run the command again");
+    let explained = results(CheckResult::failed(CheckId::V05, "Node b", ""));
+    assert_eq!((explained.status, explained.message.as_str()), (CheckStatus::Skipped, "needs V05"));
+}

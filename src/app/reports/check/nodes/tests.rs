@@ -183,3 +183,12 @@ fn the_deletion_passes_warns_fails_or_is_not_known() {
         assert_eq!(result.status, expected, "{status:?}: {result:?}");
     }
 }
+        (Some(DeletionStatus { unanswered: 2, ..status("enforce") }), CheckStatus::Incomplete),
+        (Some(DeletionStatus { unanswered: 2, ..status("dry-run") }), CheckStatus::Incomplete),
+        (Some(DeletionStatus { unanswered: 2, allowance: 0, ..status("enforce") }), CheckStatus::Incomplete),
+        (Some(DeletionStatus { unanswered: 2, ..status("off") }), CheckStatus::Warning),
+        (
+            Some(DeletionStatus { unanswered: 2, pending: pending("NeverSeen"), ..status("enforce") }),
+            CheckStatus::Failed,
+        ),
+        (Some(DeletionStatus { unanswered: 2, is_mass_held: true, ..status("enforce") }), CheckStatus::Failed),

@@ -56,6 +56,7 @@ impl PermissionSettings {
 }
 
 /// A permission, and what does not work without it. `None`: the program does not work at all.
+#[derive(Clone)]
 struct NeededPermission {
     permission: Permission,
     consequence: Option<&'static str>,
@@ -64,18 +65,37 @@ struct NeededPermission {
 /// Checks the permissions with a review for each.
 pub(super) async fn check(process: &Inquiries) -> Vec<CheckResult> {
     if process.permissions.has_own_accounts {
-        let reason = "with --use-service-account-credentials each controller has a service account of its own";
-        return vec![CheckResult::skipped(CheckId::K02, "", reason)];
+        return vec![own_accounts()];
     }
     let needed = needed(&process.permissions, &process.vsphere.cloud_config().config);
-    let answers = stream::iter(needed).map(|needed| review(process, needed)).buffered(CALLS).collect::<Vec<_>>();
-    match tokio::time::timeout(TOTAL_LIMIT, answers).await {
-        Ok(facts) => permissions(&facts),
-        Err(_) => {
-            let reason = format!("the API server did not answer within {} s", TOTAL_LIMIT.as_secs());
-            vec![CheckResult::incomplete(CheckId::K02, "", reason)]
-        }
+    let mut facts = Vec::new();
+    let reviews = stream::iter(needed.clone()).map(|needed| review(process, needed)).buffered(CALLS).for_each(|fact| {
+        facts.push(fact);
+        std::future::ready(())
+    });
+    if tokio::time::timeout(TOTAL_LIMIT, reviews).await.is_err() {
+        let reason = format!("the API server did not answer within {} s", TOTAL_LIMIT.as_secs());
+        add_unanswered(&mut facts, &needed, &reason);
     }
+    permissions(&facts)
+}
+
+/// Adds the permissions without an answer. The answers have the order of `needed`.
+fn add_unanswered(facts: &mut Vec<PermissionFacts>, needed: &[NeededPermission], reason: &str) {
+    let answered = facts.len();
+    for NeededPermission { permission, consequence } in needed.iter().skip(answered) {
+        let (permission, consequence) = (permission.clone(), *consequence);
+        facts.push(PermissionFacts { permission, consequence, answer: PermissionAnswer::Unknown(reason.to_owned()) });
+    }
+}
+
+/// Returns the result if each controller has a service account of its own: this process can ask only about its own one.
+fn own_accounts() -> CheckResult {
+    let reason = "with --use-service-account-credentials each controller has a service account of its own, and the \
+                  process asks only about itself";
+    let command = "kubectl auth can-i --list --as=system:serviceaccount:kube-system:node-controller; also for \
+                   route-controller and service-controller";
+    CheckResult::incomplete(CheckId::K02, "", reason).with_remedy(command)
 }
 
 async fn review(process: &Inquiries, needed: NeededPermission) -> PermissionFacts {
@@ -87,7 +107,7 @@ async fn review(process: &Inquiries, needed: NeededPermission) -> PermissionFact
         Ok(false) => PermissionAnswer::Denied,
         Err(reason) => PermissionAnswer::Unknown(reason),
     };
-    PermissionFacts { permission: permission.to_string(), consequence, answer }
+    PermissionFacts { permission, consequence, answer }
 }
 
 fn needed(settings: &PermissionSettings, config: &Config) -> Vec<NeededPermission> {

@@ -234,7 +234,7 @@ fn root_folder(subject: &str, reads_root: &Result<Option<bool>, String>, remedy:
                            is registered again in a hidden folder looks destroyed";
             CheckResult::warning(ID, subject, message).with_remedy(remedy)
         }
-        Ok(None) => CheckResult::skipped(ID, subject, "vCenter does not tell the permissions of the session"),
+        Ok(None) => CheckResult::incomplete(ID, subject, "vCenter does not tell the permissions of the session"),
         Err(reason) => CheckResult::incomplete(ID, subject, reason),
     }
 }

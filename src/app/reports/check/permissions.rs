@@ -3,12 +3,14 @@
 use super::CheckResult;
 use super::catalogue::CheckId;
 use crate::app::reports::text::count;
+use crate::kubernetes::permissions::Permission;
+use std::collections::BTreeMap;
 
 /// A permission, and whether this process has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PermissionFacts {
-    /// The permission, such as `patch nodes/status`.
-    pub permission: String,
+    /// The permission.
+    pub permission: Permission,
     /// What does not work without it; `None` if Nodes cannot be managed without it.
     pub consequence: Option<&'static str>,
     /// The answer of the API server.
@@ -26,22 +28,25 @@ pub enum PermissionAnswer {
     Unknown(String),
 }
 
-const REMEDY: &str = "kubectl apply -k manifests/rbac; docs/install.md names the Role of each permission";
+const REMEDY: &str = "use the chart or the manifests of this version with which the program was installed (helm upgrade, or \
+                      kubectl apply -k), or add the rule; docs/install.md names the Role of each permission";
 
 /// Checks the permissions.
 pub fn permissions(facts: &[PermissionFacts]) -> Vec<CheckResult> {
     const ID: CheckId = CheckId::K02;
     let denied: Vec<&PermissionFacts> = facts.iter().filter(|one| one.answer == PermissionAnswer::Denied).collect();
-    let required: Vec<&str> =
-        denied.iter().filter(|one| one.consequence.is_none()).map(|one| one.permission.as_str()).collect();
+    let required: Vec<&Permission> =
+        denied.iter().filter(|one| one.consequence.is_none()).map(|one| &one.permission).collect();
     let mut results = Vec::new();
     if !required.is_empty() {
-        results.push(CheckResult::failed(ID, "", format!("missing: {}", required.join("; "))).with_remedy(REMEDY));
+        let names: Vec<String> = required.iter().map(ToString::to_string).collect();
+        let result = CheckResult::failed(ID, "", format!("missing: {}", names.join("; ")));
+        results.push(with_rules(result, &required));
     }
     for one in denied {
         if let Some(consequence) = one.consequence {
             let message = format!("missing: {}. Without it, {consequence}", one.permission);
-            results.push(CheckResult::warning(ID, "", message).with_remedy(REMEDY));
+            results.push(with_rules(CheckResult::warning(ID, "", message), &[&one.permission]));
         }
     }
     let unknown = facts.iter().filter_map(|one| match &one.answer {
@@ -59,20 +64,45 @@ pub fn permissions(facts: &[PermissionFacts]) -> Vec<CheckResult> {
     results
 }
 
+/// Adds the remedies for missing permissions: the rules that grant them.
+fn with_rules(result: CheckResult, missing: &[&Permission]) -> CheckResult {
+    let mut verbs: BTreeMap<Permission, Vec<&str>> = BTreeMap::new();
+    for permission in missing {
+        let object = Permission { verb: String::new(), ..(*permission).clone() };
+        verbs.entry(object).or_default().push(&permission.verb);
+    }
+    let result = result.with_remedy(REMEDY);
+    verbs.iter().fold(result, |result, (object, verbs)| result.with_remedy(rule(object, verbs)))
+}
+
+/// Returns the rule that allows these verbs, and the kind of Role that needs it.
+fn rule(object: &Permission, verbs: &[&str]) -> String {
+    let Permission { group, resource, subresource, namespace, name, .. } = object;
+    let role = match namespace {
+        Some(namespace) => format!("a Role in namespace {namespace}"),
+        None => "a ClusterRole".to_owned(),
+    };
+    let subresource = subresource.as_ref().map(|subresource| format!("/{subresource}")).unwrap_or_default();
+    let resource = format!("{resource}{subresource}");
+    let names = name.as_ref().map(|name| format!(", resourceNames: [{name:?}]")).unwrap_or_default();
+    format!("rule of {role}: {{apiGroups: [{group:?}], resources: [{resource:?}]{names}, verbs: {verbs:?}}}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::app::reports::check::CheckStatus;
 
-    fn fact(permission: &str, consequence: Option<&'static str>, answer: PermissionAnswer) -> PermissionFacts {
-        PermissionFacts { permission: permission.to_owned(), consequence, answer }
+    fn fact(verb: &str, consequence: Option<&'static str>, answer: PermissionAnswer) -> PermissionFacts {
+        let permission = Permission { resource: "nodes".to_owned(), verb: verb.to_owned(), ..Permission::default() };
+        PermissionFacts { permission, consequence, answer }
     }
 
     #[test]
     fn missing_permissions_fail_or_warn_and_missing_answers_are_not_known() {
-        let allowed = || fact("get nodes", None, PermissionAnswer::Allowed);
-        let required = |answer| fact("patch nodes", None, answer);
-        let optional = |answer| fact("create events in default", Some("Events are missing"), answer);
+        let allowed = || fact("get", None, PermissionAnswer::Allowed);
+        let required = |answer| fact("patch", None, answer);
+        let optional = |answer| fact("watch", Some("changes are seen late"), answer);
         let unknown = || PermissionAnswer::Unknown("no answer within 5 s".to_owned());
         let table = [
             (vec![allowed(), required(PermissionAnswer::Allowed)], vec![CheckStatus::Passed]),
@@ -90,7 +120,26 @@ mod tests {
         }
         let failed = permissions(&[required(PermissionAnswer::Denied), optional(PermissionAnswer::Denied)]);
         assert_eq!(failed[0].message, "missing: patch nodes");
-        assert_eq!(failed[1].message, "missing: create events in default. Without it, Events are missing");
+        assert_eq!(failed[1].message, "missing: watch nodes. Without it, changes are seen late");
         assert_eq!(permissions(&[allowed(), allowed()])[0].message, "all 2 permissions are granted");
+    }
+    #[test]
+    fn the_remedy_for_missing_permissions_has_their_rules() {
+        let denied = |verb: &str, subresource: Option<&str>, of: Option<(&str, &str)>| {
+            let mut facts = fact(verb, None, PermissionAnswer::Denied);
+            facts.permission.subresource = subresource.map(str::to_owned);
+            facts.permission.namespace = of.map(|(namespace, _)| namespace.to_owned());
+            facts.permission.name = of.map(|(_, name)| name.to_owned());
+            facts
+        };
+        let secret = Some(("kube-system", "vc"));
+        let facts = [denied("get", None, secret), denied("patch", Some("status"), None), denied("watch", None, secret)];
+        let remedy = permissions(&facts).remove(0).remedy;
+        let rules = [
+            "rule of a Role in namespace kube-system: {apiGroups: [\"\"], resources: [\"nodes\"], resourceNames: \
+             [\"vc\"], verbs: [\"get\", \"watch\"]}",
+            "rule of a ClusterRole: {apiGroups: [\"\"], resources: [\"nodes/status\"], verbs: [\"patch\"]}",
+        ];
+        assert_eq!(remedy.get(1..), Some(rules.map(str::to_owned).as_slice()));
     }
 }

@@ -1,6 +1,7 @@
 //! Tests that the list of permissions is that of the manifests.
 
 use super::*;
+use crate::app::reports::check::CheckStatus;
 use crate::providers::vsphere::config;
 use serde_json::Value;
 
@@ -76,4 +77,32 @@ fn without_deletion_and_election_fewer_permissions_are_needed() {
     let without = needed_texts(&PermissionSettings { lease: None, deletes_nodes: false, ..settings() }, CONF);
     let fewer: Vec<&String> = with.difference(&without).collect();
     assert_eq!(fewer, ["delete nodes", "watch leases kube-system/cloud-controller-manager"]);
+}
+
+#[test]
+fn answers_that_came_in_time_count_and_the_others_are_not_known() {
+    let config = config::parse(CONF, "vsphere.conf").unwrap().config;
+    let needed = needed(&settings(), &config);
+    let answer = |needed: &NeededPermission| PermissionFacts {
+        permission: needed.permission.clone(),
+        consequence: needed.consequence,
+        answer: PermissionAnswer::Denied,
+    };
+    let mut facts = vec![answer(&needed[0])];
+    add_unanswered(&mut facts, &needed, "no answer within 20 s");
+    assert_eq!(facts.len(), needed.len());
+    let results = permissions(&facts);
+    assert_eq!(
+        results.iter().map(|result| result.status).collect::<Vec<_>>(),
+        [CheckStatus::Failed, CheckStatus::Incomplete]
+    );
+    assert_eq!(results[0].message, "missing: get nodes");
+    assert!(results[1].message.ends_with("no answer within 20 s"), "{results:?}");
+}
+
+#[test]
+fn the_permissions_of_accounts_of_the_controllers_are_not_known() {
+    let result = own_accounts();
+    assert_eq!(result.status, CheckStatus::Incomplete);
+    assert!(result.remedy[0].contains("--as=system:serviceaccount:kube-system:node-controller"), "{result:?}");
 }

@@ -135,7 +135,7 @@ fn the_account_sees_the_datacenters_and_the_root_folder() {
     };
     assert_only("missing", &account(Ok(2), Some("no dc1"), Ok(Some(true))), &[(C07, Failed)]);
     assert_only("root", &account(Ok(2), None, Ok(Some(false))), &[(P01, Warning)]);
-    assert_only("not told", &account(Ok(2), None, Ok(None)), &[(P01, Skipped)]);
+    assert_only("not told", &account(Ok(2), None, Ok(None)), &[(P01, Incomplete)]);
     assert_only("late", &account(Ok(2), None, Err("late")), &[(P01, Incomplete)]);
     let unread = VcenterFacts { account: None, ..healthy() };
     assert_only("not read", &unread, &[(C07, Incomplete), (P01, Incomplete)]);

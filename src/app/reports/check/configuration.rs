@@ -1,7 +1,7 @@
 //! Pure: the checks of `vsphere.conf` and of the sources of credentials.
 
-use super::CheckResult;
 use super::catalogue::CheckId;
+use super::{CheckResult, IN_POD};
 use crate::app::reports::status::ConfigurationStatus;
 use crate::app::reports::text::count;
 use crate::providers::vsphere::nodes::metadata::addresses::rule_matches::UnmatchedRules;
@@ -46,19 +46,20 @@ pub enum CredentialSourceState {
 pub fn file(facts: &ConfigurationFacts) -> Vec<CheckResult> {
     let mut results = Vec::new();
     let ConfigurationFacts { status, rejected_parts, notices } = facts;
-    let lint = "vsphere-cloud-controller-manager config-lint FILE lists all errors";
+    let lint = format!("{IN_POD} config-lint FILE lists all errors");
     for (part, error) in rejected_parts {
         let message = format!("this part of vsphere.conf is turned off: {error}");
-        results.push(CheckResult::failed(CheckId::C01, part, message).with_remedy(lint));
+        results.push(CheckResult::failed(CheckId::C01, part, message).with_remedy(lint.as_str()));
     }
     if let Some(errors) = &status.refused {
-        results.push(CheckResult::failed(CheckId::C01, "vsphere.conf", errors).with_remedy(lint));
+        results.push(CheckResult::failed(CheckId::C01, "vsphere.conf", errors).with_remedy(lint.as_str()));
     }
     if results.is_empty() {
         results.push(CheckResult::passed(CheckId::C01, "", "vsphere.conf has no errors"));
     }
     let generation = format!("generation {} is in effect, read at {}", status.generation, status.read);
     results.push(match &status.refused {
+        None if !rejected_parts.is_empty() => CheckResult::needs(CheckId::C02, "", CheckId::C01),
         None => CheckResult::passed(CheckId::C02, "", generation),
         Some(_) => {
             let message = format!("the changed vsphere.conf is refused, and {generation}");
@@ -69,7 +70,7 @@ pub fn file(facts: &ConfigurationFacts) -> Vec<CheckResult> {
     results.extend(notices.iter().take(NAMED).map(|notice| CheckResult::warning(CheckId::C03, "", notice)));
     if notices.len() > NAMED {
         let message = format!("and {} more warnings, which config-lint lists", notices.len() - NAMED);
-        results.push(CheckResult::warning(CheckId::C03, "", message));
+        results.push(CheckResult::warning(CheckId::C03, "", message).with_remedy(lint.as_str()));
     }
     if notices.is_empty() {
         results.push(CheckResult::passed(CheckId::C03, "", "there are no warnings about vsphere.conf"));
@@ -162,6 +163,19 @@ mod tests {
         assert_eq!(ids, expected);
         assert!(found[0].2.contains("vsphere.conf:9") && found[1].2.contains("vsphere.conf:4"), "{found:?}");
         assert!(found[2].2.contains("generation 6"), "{found:?}");
+        facts.status.refused = None;
+        let found = states(&facts);
+        let in_effect = (found[1].0, found[1].1, found[1].2.as_str());
+        assert_eq!(in_effect, (CheckId::C02, CheckStatus::Skipped, "needs C01"), "a part of the file is not in effect");
+    }
+
+    #[test]
+    fn the_remedy_for_an_error_is_a_command_that_runs_in_the_pod() {
+        let mut facts = facts();
+        facts.status.refused = Some("vsphere.conf:4: expected a number".to_owned());
+        let remedy = file(&facts).remove(0).remedy;
+        let command = "kubectl -n kube-system exec POD -- /bin/vsphere-cloud-controller-manager config-lint FILE";
+        assert!(remedy[0].starts_with(command), "{remedy:?}");
     }
 
     #[test]

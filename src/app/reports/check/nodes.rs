@@ -1,7 +1,7 @@
 //! Pure: the checks of the Nodes and their VMs, and of the deletion of Nodes.
 
 use super::catalogue::CheckId;
-use super::{CheckResult, CheckStatus};
+use super::{CheckResult, CheckStatus, IN_POD};
 use crate::app::reports::status::{DeletionStatus, HeldObject};
 use crate::app::reports::text::count;
 use crate::cloud::Reason;
@@ -90,6 +90,8 @@ pub struct FoundVm {
     pub unreadable: Vec<String>,
     /// Number of addresses that the Node gets.
     pub addresses: usize,
+    /// Whether these addresses agree with those of the Node.
+    pub address_difference: AddressDifference,
     /// The zone; empty without one.
     pub zone: String,
     /// The region; empty without one.
@@ -98,6 +100,18 @@ pub struct FoundVm {
     pub pending: Option<(Reason, String)>,
     /// Remarks about the addresses.
     pub notes: Vec<String>,
+}
+
+/// The difference between the addresses that a Node has and those that it gets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum AddressDifference {
+    /// None.
+    #[default]
+    None,
+    /// The Node gets these addresses, such as `InternalIP 10.0.0.7`.
+    Changed(Vec<String>),
+    /// The node IP of the kubelet cannot be used, for this reason.
+    RefusedNodeIp(String),
 }
 
 /// The Nodes and the settings about them.
@@ -278,11 +292,33 @@ fn identity(node: &NodeCheckFacts) -> Option<CheckResult> {
             "the provider ID names the VM with UUID {provider_id}, and the kubelet reports {reported}: the VM may have \
              been restored from a backup or copied"
         );
-        let remedy =
-            format!("govc vm.change -vm NAME -uuid {provider_id}, while the VM is off; or register the Node again");
-        return Some(CheckResult::warning(ID, "", message).with_remedy(remedy));
+        let result = CheckResult::warning(ID, "", message);
+        return Some(match &node.vm {
+            VmCheckFacts::Found(vm) => with_two_vms(result, &node.name, vm, reported),
+            // No VM has the UUID, so that the VM can get it back.
+            VmCheckFacts::NoMatch { .. } => result
+                .with_remedy(format!("govc vm.info -vm.uuid {reported}"))
+                .with_remedy(format!("while that VM is off: govc vm.change -vm NAME -uuid {provider_id}")),
+            VmCheckFacts::Pending { .. } | VmCheckFacts::Unresolved { .. } => result
+                .with_remedy(format!("govc vm.info -vm.uuid {provider_id}"))
+                .with_remedy(format!("govc vm.info -vm.uuid {reported}")),
+        });
     }
     vm_of(node).err().map(|needed| CheckResult::needs(ID, "", needed))
+}
+
+/// Adds the remedies for a Node with the provider ID of a VM that exists. A second VM must not get the same UUID.
+fn with_two_vms(result: CheckResult, node: &str, vm: &FoundVm, reported: &str) -> CheckResult {
+    let FoundVm { name, server, .. } = vm;
+    result
+        .with_remedy(format!(
+            "check on which VM the kubelet runs: VM {name} in vCenter {server} has the UUID of the provider ID; the other \
+             one is shown by: govc vm.info -vm.uuid {reported}"
+        ))
+        .with_remedy(format!(
+            "if it runs on the other one: kubectl drain {node}; kubectl delete node {node}; restart its kubelet, which \
+             registers the Node again"
+        ))
 }
 
 fn tools(node: &NodeCheckFacts) -> Option<CheckResult> {
@@ -324,6 +360,10 @@ fn addresses(node: &NodeCheckFacts) -> Option<CheckResult> {
     }
     let of_addresses = vm.pending.as_ref().filter(|(reason, _)| !is_of_zone(*reason));
     match of_addresses {
+        Some(_) if !vm.has_running_tools && node.is_initialized => {
+            let reason = "VMware Tools does not run, so the Node keeps its addresses";
+            return Some(CheckResult::skipped(ID, "", reason));
+        }
         Some(_) if !vm.has_running_tools => return Some(CheckResult::needs(ID, "", CheckId::V05)),
         Some((reason, message)) => {
             let see = format!("see docs/reasons.md#{}", reason.as_str().to_lowercase());
@@ -338,8 +378,32 @@ fn addresses(node: &NodeCheckFacts) -> Option<CheckResult> {
     if vm.addresses == 0 {
         return Some(CheckResult::incomplete(ID, "", "the guest has not reported yet"));
     }
+    if let Some(result) = address_difference(node, vm) {
+        return Some(result);
+    }
     let notes = vm.notes.join("; ");
     (!notes.is_empty()).then(|| CheckResult::warning(ID, "", notes).with_remedy("see docs/configuration.md"))
+}
+
+/// Compares the addresses with those of the Node. A Node that joins has none from the VM yet.
+fn address_difference(node: &NodeCheckFacts, vm: &FoundVm) -> Option<CheckResult> {
+    const ID: CheckId = CheckId::V06;
+    match &vm.address_difference {
+        AddressDifference::RefusedNodeIp(reason) => {
+            let remedy = "--node-ip of the kubelet must be an address that the guest reports and the rules allow";
+            let result = match node.is_initialized {
+                true => CheckResult::warning(ID, "", reason),
+                false => CheckResult::failed(ID, "", reason),
+            };
+            Some(result.with_remedy(remedy))
+        }
+        AddressDifference::Changed(addresses) if node.is_initialized => {
+            let message = format!("the Node has other addresses than its VM, which has {}", addresses.join(", "));
+            let remedy = format!("{IN_POD} explain node {} shows when they are written", node.name);
+            Some(CheckResult::warning(ID, "", message).with_remedy(remedy))
+        }
+        AddressDifference::None | AddressDifference::Changed(_) => None,
+    }
 }
 
 fn is_of_zone(reason: Reason) -> bool {
@@ -360,10 +424,6 @@ fn zone(node: &NodeCheckFacts) -> Option<CheckResult> {
                 false => CheckResult::failed(ID, "", message),
             };
             Some(result.with_remedy("govc tags.attach -c CATEGORY TAG /DATACENTER/host/CLUSTER"))
-        Some(_) if !vm.has_running_tools && node.is_initialized => {
-            let reason = "VMware Tools does not run, so the Node keeps its addresses";
-            return Some(CheckResult::skipped(ID, "", reason));
-        }
         }
         // The reason of the addresses hides that of the zone.
         Some(_) if vm.zone.is_empty() || vm.region.is_empty() => Some(CheckResult::needs(ID, "", CheckId::V06)),
@@ -392,9 +452,14 @@ pub fn deletion(status: Option<&DeletionStatus>) -> CheckResult {
     let names = format!("{}{}", names.join(", "), if pending.len() > 5 { ", …" } else { "" });
     let grace = lifecycle_reason::DeletionGracePeriod.as_str();
     let is_blocked = pending.iter().any(|held| held.reason != grace);
+    let is_unknown = *unanswered > 0 && (mode != "enforce" || !is_blocked);
     match (mode.as_str(), pending.is_empty()) {
         ("off", _) => CheckResult::warning(ID, "", "--node-deletion=off: Nodes whose VMs are gone stay")
             .with_remedy("if this is not meant: --node-deletion=enforce"),
+        _ if is_unknown => {
+            let message = format!("{within}; vCenter has not answered yet about {}", count(*unanswered, "Node"));
+            CheckResult::incomplete(ID, "", message)
+        }
         ("dry-run", _) => CheckResult::warning(ID, "", format!("{within}: deletions are only reported"))
             .with_remedy("if this is not meant: --node-deletion=enforce"),
         (_, false) if is_blocked => {
@@ -412,8 +477,3 @@ pub fn deletion(status: Option<&DeletionStatus>) -> CheckResult {
 
 #[cfg(test)]
 mod tests;
-    let is_unknown = *unanswered > 0 && (mode != "enforce" || !is_blocked);
-        _ if is_unknown => {
-            let message = format!("{within}; vCenter has not answered yet about {}", count(*unanswered, "Node"));
-            CheckResult::incomplete(ID, "", message)
-        }

@@ -12,6 +12,7 @@ fn vm() -> FoundVm {
         tools: "guestToolsRunning".to_owned(),
         unreadable: Vec::new(),
         addresses: 2,
+        address_difference: AddressDifference::None,
         zone: "zone-a".to_owned(),
         region: "region-1".to_owned(),
         pending: None,
@@ -93,6 +94,14 @@ fn each_finding_about_a_vm_warns_or_fails_in_its_own_check() {
     assert_only("hidden host", with(hidden), &[(CheckId::P02, Failed)]);
     let contradicting_uuids = Some(("4211".to_owned(), "5622".to_owned()));
     assert_only("restored", NodeCheckFacts { contradicting_uuids, ..with(vm()) }, &[(CheckId::V02, Warning)]);
+    let refused_ip = AddressDifference::RefusedNodeIp("10.0.0.9 is not reported".to_owned());
+    let refused_ip = FoundVm { address_difference: refused_ip, ..vm() };
+    assert_only("refused node IP", with(refused_ip.clone()), &[(CheckId::V06, Warning)]);
+    assert_only("refused node IP of a joining Node", joining(refused_ip), &[(CheckId::V06, Failed)]);
+    let changed = AddressDifference::Changed(vec!["InternalIP 10.0.0.7".to_owned()]);
+    let changed = FoundVm { address_difference: changed, ..vm() };
+    assert_only("other addresses", with(changed.clone()), &[(CheckId::V06, Warning)]);
+    assert_only("addresses of a joining Node", joining(changed), &[]);
     let silent = FoundVm {
         has_running_tools: false,
         tools: "guestToolsNotRunning".to_owned(),
@@ -114,6 +123,24 @@ fn each_finding_about_a_vm_warns_or_fails_in_its_own_check() {
     assert_only("zone of a joining Node", joining(untagged), &[(CheckId::Z02, Failed)]);
     let unknown = FoundVm { zone: String::new(), pending: Some((reason::ZoneUnknown, "no".to_owned())), ..vm() };
     assert_only("tags", with(unknown), &[(CheckId::Z02, Skipped)]);
+}
+
+#[test]
+fn a_second_vm_never_gets_the_uuid_of_a_vm_that_exists() {
+    let contradicting_uuids = Some(("4211".to_owned(), "5622".to_owned()));
+    let remedies = |vm: VmCheckFacts| {
+        let node = NodeCheckFacts { vm, contradicting_uuids: contradicting_uuids.clone(), ..with(self::vm()) };
+        let results = run(&[node], false);
+        results.into_iter().find(|result| result.id == CheckId::V02).unwrap().remedy
+    };
+    let found = remedies(VmCheckFacts::Found(Box::new(vm())));
+    assert!(!found.join("").contains("vm.change"), "{found:?}");
+    assert!(found[0].contains("VM worker-1 (vm-7) in vCenter vc:443") && found[0].ends_with("5622"), "{found:?}");
+    assert!(found[1].contains("kubectl delete node worker-1"), "{found:?}");
+    let unknown = remedies(VmCheckFacts::Unresolved { reason: reason::SeveralVMsMatch, message: String::new() });
+    assert_eq!(unknown, ["govc vm.info -vm.uuid 4211", "govc vm.info -vm.uuid 5622"]);
+    let absent = remedies(VmCheckFacts::NoMatch { message: String::new() });
+    assert_eq!(absent[1], "while that VM is off: govc vm.change -vm NAME -uuid 4211");
 }
 
 #[test]
@@ -176,13 +203,6 @@ fn the_deletion_passes_warns_fails_or_is_not_known() {
         ),
         (Some(DeletionStatus { pending: pending("NeverSeen"), ..status("enforce") }), CheckStatus::Failed),
         (Some(DeletionStatus { is_mass_held: true, ..status("enforce") }), CheckStatus::Failed),
-        (None, CheckStatus::Incomplete),
-    ];
-    for (status, expected) in table {
-        let result = deletion(status.as_ref());
-        assert_eq!(result.status, expected, "{status:?}: {result:?}");
-    }
-}
         (Some(DeletionStatus { unanswered: 2, ..status("enforce") }), CheckStatus::Incomplete),
         (Some(DeletionStatus { unanswered: 2, ..status("dry-run") }), CheckStatus::Incomplete),
         (Some(DeletionStatus { unanswered: 2, allowance: 0, ..status("enforce") }), CheckStatus::Incomplete),
@@ -192,3 +212,10 @@ fn the_deletion_passes_warns_fails_or_is_not_known() {
             CheckStatus::Failed,
         ),
         (Some(DeletionStatus { unanswered: 2, is_mass_held: true, ..status("enforce") }), CheckStatus::Failed),
+        (None, CheckStatus::Incomplete),
+    ];
+    for (status, expected) in table {
+        let result = deletion(status.as_ref());
+        assert_eq!(result.status, expected, "{status:?}: {result:?}");
+    }
+}

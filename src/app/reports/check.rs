@@ -190,9 +190,9 @@ impl CheckResult {
     }
 }
 
-/// Turns each result that needs another check into one that is not known, unless the other check shows why: it failed, is
-/// not known, needs a third check that shows why, or does not apply at all. Otherwise nothing would show that a part was
-/// not looked at. Results of other checks stay.
+/// Turns each result that needs another check into one that is not known, unless the other check shows the cause: it
+/// failed, is not known, needs a third check that shows the cause, or does not apply at all. Otherwise nothing would
+/// show that a part was not looked at.
 pub fn resolve_needs(checks: &mut [CheckResult]) {
     let applies = |check: &&CheckResult| check.status != CheckStatus::Skipped || check.needs.is_some();
     let applying: BTreeSet<CheckId> = checks.iter().filter(applies).map(|check| check.id).collect();

@@ -312,8 +312,8 @@ fn with_two_vms(result: CheckResult, node: &str, vm: &FoundVm, reported: &str) -
     let FoundVm { name, server, .. } = vm;
     result
         .with_remedy(format!(
-            "check on which VM the kubelet runs: VM {name} in vCenter {server} has the UUID of the provider ID; the other \
-             one is shown by: govc vm.info -vm.uuid {reported}"
+            "check on which VM the kubelet runs: VM {name} in vCenter {server} has the UUID of the provider ID; the \
+             other one is shown by: govc vm.info -vm.uuid {reported}"
         ))
         .with_remedy(format!(
             "if it runs on the other one: kubectl drain {node}; kubectl delete node {node}; restart its kubelet, which \

@@ -28,8 +28,8 @@ pub enum PermissionAnswer {
     Unknown(String),
 }
 
-const REMEDY: &str = "use the chart or the manifests of this version with which the program was installed (helm upgrade, or \
-                      kubectl apply -k), or add the rule; docs/install.md names the Role of each permission";
+const REMEDY: &str = "use the chart or the manifests of this version with which the program was installed (helm \
+                      upgrade, or kubectl apply -k), or add the rule. docs/install.md has the Role of each permission";
 
 /// Checks the permissions.
 pub fn permissions(facts: &[PermissionFacts]) -> Vec<CheckResult> {

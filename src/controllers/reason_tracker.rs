@@ -37,7 +37,7 @@ pub struct BlockedObject {
     pub reason: Reason,
     /// Time for which this reason has blocked the object.
     pub blocked_for: Duration,
-    /// Details for users, at most 300 characters. Empty if the controller keeps no message.
+    /// Details for users, at most 300 characters and an ellipsis. Empty if the controller keeps no message.
     pub message: String,
 }
 
@@ -74,9 +74,12 @@ impl ReasonTracker {
         old.is_none_or(|(old, _)| old != reason)
     }
 
-    /// Keeps the first 300 characters of the message of a blocked object, for readers.
+    /// Keeps the first 300 characters of the message of a blocked object, for readers. An ellipsis ends a longer message.
     pub(in crate::controllers) fn set_message(&self, key: &str, message: &str) {
-        let clipped: String = message.chars().take(MESSAGE).collect();
+        let mut clipped: String = message.chars().take(MESSAGE).collect();
+        if message.chars().nth(MESSAGE).is_some() {
+            clipped.push('…');
+        }
         if let Some(tracked) = self.by_key.lock().get_mut(key) {
             tracked.message = clipped.into_boxed_str();
         }
@@ -190,6 +193,8 @@ mod tests {
         let _ = reasons.set("n", reason::VMNotFound, None);
         reasons.set_message("n", &"é".repeat(MESSAGE + 1));
         let _ = reasons.set("n", reason::VMNotFound, None);
+        assert_eq!(message(), Some(format!("{}…", "é".repeat(MESSAGE))));
+        reasons.set_message("n", &"é".repeat(MESSAGE));
         assert_eq!(message(), Some("é".repeat(MESSAGE)));
         let _ = reasons.set("n", reason::CloudError, None);
         assert_eq!(message(), Some(String::new()));

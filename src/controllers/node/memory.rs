@@ -41,6 +41,15 @@ struct MemoryEntry {
     replaced: Option<(Vec<String>, Instant)>,
 }
 
+impl MemoryEntry {
+    /// Whether a recent write replaced this version of the Node.
+    fn replaces(&self, node: &Node) -> bool {
+        let recent = self.replaced.as_ref().filter(|(_, at)| at.elapsed() < CACHE_LIMIT);
+        let version = node.metadata.resource_version.as_ref();
+        recent.zip(version).is_some_and(|((versions, _), version)| versions.contains(version))
+    }
+}
+
 impl NodeMemory {
     pub(super) fn new(differing: IntGaugeVec) -> Self {
         Self { differing, memory: Mutex::default() }
@@ -81,20 +90,23 @@ impl NodeMemory {
     }
 
     /// Whether a write of this process within the last 60 s replaced the cached version `node`. The new version reaches
-    /// the cache soon.
+    /// the cache soon. Forgets the write once the cache has another version.
     pub(super) fn is_replaced(&self, node: &Node) -> bool {
         let mut memory = self.memory.lock();
         let nodes = &mut memory.nodes;
         let name = node::name(node);
         let Some(entry) = nodes.get_mut(name) else { return false };
-        let version = node.metadata.resource_version.as_ref();
-        let recent = entry.replaced.as_ref().filter(|(_, at)| at.elapsed() < CACHE_LIMIT);
-        if recent.zip(version).is_some_and(|((versions, _), version)| versions.contains(version)) {
+        if entry.replaces(node) {
             return true;
         }
         entry.replaced = None;
         drop_if_empty(nodes, name);
         false
+    }
+
+    /// Returns the same as [`NodeMemory::is_replaced`], and forgets nothing.
+    pub(super) fn is_behind_write(&self, node: &Node) -> bool {
+        self.memory.lock().nodes.get(node::name(node)).is_some_and(|entry| entry.replaces(node))
     }
 
     /// Records the current label differences. Returns the differences that are new; none after the end of the term.

@@ -331,7 +331,14 @@ async fn a_preview_plans_with_the_given_answer_and_changes_nothing() {
     let blocked = NodeBlocked::new(reason::VMNotFound, "x".repeat(301), Requeue::BACKOFF);
     let _ = term.conclude("n7", Ok(Ok(NextStep::Blocked(blocked)))).await;
     let message = term.preview(&node, unknown()).blocked.map(|blocked| blocked.message);
-    assert_eq!(message, Some("x".repeat(300)), "the message of the last reconcile, clipped");
+    assert_eq!(message, Some(format!("{}…", "x".repeat(300))), "the message of the last reconcile, clipped");
+    let version = node.metadata.resource_version.clone().unwrap();
+    term.memory.wrote("n7", vec![version]);
+    for _ in 0..2 {
+        let plan = term.preview(&node, unknown()).plan.unwrap();
+        let superseded = plan::NodePlan { outcome: NextStep::Superseded, ..plan::NodePlan::default() };
+        assert_eq!(plan, superseded, "the cache does not have the last write");
+    }
     let mut waiting = (*node).clone();
     let taint = Taint { key: node::TAINT_UNINITIALIZED.to_owned(), ..Taint::default() };
     waiting.spec.get_or_insert_default().taints = Some(vec![taint]);

@@ -12,7 +12,7 @@ use crate::cloud::{CloudProvider, InstanceMetadata, Presence, node};
 use crate::controllers::BlockedObject;
 use crate::controllers::node::Policy;
 use crate::controllers::node::observe::{AllowedWrites, OwnNode, usable_answer};
-use crate::controllers::node::plan::{self, NodePlan, plan};
+use crate::controllers::node::plan::{self, NextStep, NodePlan, plan};
 
 /// The state of one Node, and the plan of its next reconcile.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,11 +51,17 @@ impl NodeReconciler {
         let observed = observed(node, answer, &*self.instances.provider, (waiting_time, turn));
         let has_moved = observed.as_ref().is_some_and(plan::has_moved);
         let lacks_labels = observed.as_ref().is_some_and(|own| plan::lacks_labels(own, &self.policy));
+        // As a reconcile does, waits until the cache has the last write of this process.
+        let is_superseded = self.memory.is_behind_write(node);
+        let planned = observed.as_ref().map(|own| match is_superseded {
+            true => NodePlan { outcome: NextStep::Superseded, ..NodePlan::default() },
+            false => plan(Some(own), &self.policy),
+        });
         NodePreview {
             blocked: self.reasons.get(name),
             is_settled: self.memory.is_settled(name),
             waiting_time,
-            plan: observed.as_ref().map(|own| plan(Some(own), &self.policy)),
+            plan: planned,
             defers_record: has_moved && !self.record_moves.has_turn(name),
             defers_labels: lacks_labels && !self.label_moves.has_turn(name),
         }

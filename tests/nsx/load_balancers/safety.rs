@@ -11,6 +11,7 @@ use super::world::*;
 use crate::routes::world::node;
 use ccm::cloud::{Error, UsableAddresses};
 use ccm::providers::vsphere::config::{Class, LoadBalancerConfig as Config};
+use ccm::providers::vsphere::nsx::load_balancer::explanation::CallPurpose;
 
 const ADDRESS: &str = "192.0.2.77";
 
@@ -444,6 +445,10 @@ async fn whose_a_virtual_server_is_waits_until_the_machines_of_its_members_are_k
     world.cluster.set_usable("n1", UsableAddresses::Unknown);
     let seen = world.fake.history().len();
     world.waits_for("the machine of node n1 is not known yet", async || world.try_ensure(&one).await).await;
+    let nodes = world.nodes();
+    let explained = world.balancers.explain(&one, CallPurpose::Sync(&nodes)).state.unwrap();
+    let (_, message) = explained.next.unwrap_err();
+    assert!(message.contains("the machine of node n1 is not known yet"), "the wait is announced, too: {message}");
     assert!(world.history(seen).is_empty(), "nothing is created beside it");
     world.cluster.set_usable("n1", only("10.0.0.1"));
     assert_eq!(addresses(&world.ensure(&one).await.unwrap()), [ADDRESS.parse::<std::net::IpAddr>().unwrap()]);
@@ -458,6 +463,9 @@ async fn a_deletion_waits_until_the_machines_of_members_are_known() {
     let one = service("ns/s", &[("TCP", 80, 30080)]);
     world.cluster.set_usable("n2", UsableAddresses::Unknown);
     world.waits_for("the machine of node n2 is not known yet", async || world.try_delete(&one).await).await;
+    let explained = world.balancers.explain(&one, CallPurpose::Deletion).state.unwrap();
+    let (_, message) = explained.next.unwrap_err();
+    assert!(message.contains("the machine of node n2 is not known yet"), "the wait is announced, too: {message}");
     assert!(!world.objects("lb-virtual-servers").is_empty());
     world.cluster.set_usable("n2", only("10.0.0.2"));
     world.delete(&one).await.unwrap();

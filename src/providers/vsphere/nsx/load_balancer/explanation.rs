@@ -174,10 +174,11 @@ fn object_state(call: &ServiceCall<'_>, purpose: CallPurpose<'_>) -> ObjectState
     let next = match purpose {
         CallPurpose::Sync(nodes) => {
             let members = |family| call.provider.node_addresses.preview(nodes, family);
-            call.preview_of_sync(&members).map_err(|error| (error.reason(), chain(&error)))
+            call.preview_of_sync(&members)
         }
-        CallPurpose::Deletion => Ok(call.preview_of_deletion()),
+        CallPurpose::Deletion => call.preview_of_deletion(),
     };
+    let next = next.map_err(|error| (error.reason(), chain(&error)));
     ObjectState {
         lb_service: call.lb_service().map(|found| found.map(|lb_service| lb_service.tags.path.to_string())),
         objects: call.owners().into_iter().map(ObjectFacts::from).collect(),

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use super::steps::MembersOf;
-use super::{FamilyTarget, ServiceCall, next};
+use super::{CallObservation, FamilyTarget, ServiceCall, next};
 use crate::cloud::Error;
 use crate::providers::vsphere::nsx::load_balancer::families::RequestedFamilies;
 use crate::providers::vsphere::nsx::load_balancer::layout::{MonitorType, ObjectKind, has_own_form};
@@ -74,7 +74,7 @@ impl ServiceCall<'_> {
             families: &service_request::families_of(self.service),
             has_ipv6_pool: self.has_ipv6_pool(),
         };
-        let observation = self.observe_by(&self.nodes);
+        let observation = self.observe_for_preview()?;
         self.check_lb_service(&observation)?;
         let (allocations, _) = self.open_allocations(&observation);
         if let Some(allocation) = allocations.first() {
@@ -84,13 +84,23 @@ impl ServiceCall<'_> {
     }
 
     /// Returns the first step of a deletion.
-    pub fn preview_of_deletion(&self) -> PlannedStep {
+    ///
+    /// # Errors
+    /// The refusal with which the deletion would end before its plan.
+    pub fn preview_of_deletion(&self) -> Result<PlannedStep, Error> {
         let asked = RequestedFamilies { families: &service_request::families_of(self.service), has_ipv6_pool: false };
-        let observation = self.observe_by(&self.nodes);
+        let observation = self.observe_for_preview()?;
         if let Some(allocation) = self.undecided(&observation).first() {
-            return PlannedStep::of(&Action::ReadAddress(allocation), &[]);
+            return Ok(PlannedStep::of(&Action::ReadAddress(allocation), &[]));
         }
-        planned(&self.targets_of_deletion(&observation, &asked))
+        Ok(planned(&self.targets_of_deletion(&observation, &asked)))
+    }
+
+    /// Observes as a call that writes does, and reports nothing.
+    fn observe_for_preview(&self) -> Result<CallObservation, Error> {
+        let observation = self.observe_by(&self.nodes);
+        self.check_nodes_are_known(&observation)?;
+        Ok(observation)
     }
 }
 

@@ -1,5 +1,7 @@
 //! Requests and answers on the local socket. The protocol is private to one version of the program.
 
+mod masking;
+
 use crate::app::reports::bundle::{BundlePart, KnownName, PartPage};
 use crate::app::reports::check::CheckReport;
 use crate::app::reports::deletions::DeletionsReport;
@@ -7,6 +9,7 @@ use crate::app::reports::explain::ExplainReport;
 use crate::app::reports::plan::PlanReport;
 use crate::app::reports::status::StatusReport;
 use crate::kubernetes::client::COMMIT;
+use masking::MaskedNames;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -14,11 +17,8 @@ use std::collections::BTreeSet;
 /// Maximum number of characters of a message about an unreadable request.
 const MESSAGE: usize = 200;
 
-/// Maximum length of a name in a question. Names of Kubernetes have at most 253 characters; a Service has two.
-const MAX_NAME: usize = 512;
-
-/// Text that replaces a user name.
-const MASK: &str = "***";
+/// Maximum length of a text in a question, in bytes. Names of Kubernetes have at most 253 characters; a Service has two.
+const MAX_TEXT: usize = 512;
 
 /// The fields of reports that have messages. Other fields have no user names, and must stay as they are: a user may have
 /// the name of a server or of a state.
@@ -222,16 +222,20 @@ pub fn parse(bytes: &[u8]) -> Result<Request, String> {
             version()
         ));
     }
-    let request: Request = serde_json::from_value(fields).map_err(|error| unreadable(&error))?;
-    let name = match &request.question {
-        Question::Explain { name, .. } => name,
-        Question::Deletions(DeletionsRequest::Proof { node } | DeletionsRequest::Allow { node, .. }) => node,
-        _ => return Ok(request),
-    };
-    if name.len() > MAX_NAME {
-        return Err(format!("the name has {} bytes, at most {MAX_NAME} are allowed", name.len()));
+    if let Some(length) = fields.get("question").map(longest_text).filter(|length| *length > MAX_TEXT) {
+        return Err(format!("a text of the question has {length} bytes, at most {MAX_TEXT} are allowed"));
     }
-    Ok(request)
+    serde_json::from_value(fields).map_err(|error| unreadable(&error))
+}
+
+/// Returns the length of the longest text in the value, in bytes.
+fn longest_text(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(longest_text).max().unwrap_or_default(),
+        Value::Object(fields) => fields.values().map(longest_text).max().unwrap_or_default(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+    }
 }
 
 fn unreadable(error: &serde_json::Error) -> String {
@@ -242,36 +246,22 @@ fn unreadable(error: &serde_json::Error) -> String {
 /// Serializes an answer, without the names in `users`.
 pub fn encode(answer: Result<Answer, String>, users: &BTreeSet<String>) -> Vec<u8> {
     let response = Response { version: version(), answer };
-    // Messages quote some names, which escapes backslashes.
-    let mut users: Vec<String> =
-        users.iter().filter(|user| !user.is_empty()).flat_map(|user| [user.clone(), escaped(user)]).collect();
-    // Longer names first, because a name may begin with another name.
-    users.sort_by_key(|user| std::cmp::Reverse(user.len()));
+    let names = MaskedNames::new(users);
     let encoded = serde_json::to_value(response).map(|mut response| {
-        mask(&mut response, &users, false);
+        mask(&mut response, &names, false);
         response.to_string().into_bytes()
     });
     encoded.unwrap_or_default()
 }
 
-fn escaped(user: &str) -> String {
-    user.escape_debug().collect()
-}
-
 /// Replaces the names in all messages of the value. `is_message` says whether the value itself is one.
-fn mask(value: &mut Value, users: &[String], is_message: bool) {
+fn mask(value: &mut Value, names: &MaskedNames, is_message: bool) {
     match value {
-        Value::String(text) if is_message => {
-            for user in users {
-                if text.contains(user.as_str()) {
-                    *text = text.replace(user.as_str(), MASK);
-                }
-            }
-        }
-        Value::Array(items) => items.iter_mut().for_each(|item| mask(item, users, is_message)),
+        Value::String(text) if is_message => *text = names.masked(text),
+        Value::Array(items) => items.iter_mut().for_each(|item| mask(item, names, is_message)),
         Value::Object(fields) => {
             for (name, field) in fields {
-                mask(field, users, MESSAGES.contains(&name.as_str()));
+                mask(field, names, MESSAGES.contains(&name.as_str()));
             }
         }
         Value::String(_) | Value::Null | Value::Bool(_) | Value::Number(_) => {}
@@ -308,6 +298,26 @@ mod tests {
         }
         let long = format!("{{\"version\":\"{}\"}}", "v".repeat(9000));
         assert!(parse(long.as_bytes()).unwrap_err().len() < 500);
+    }
+
+    #[test]
+    fn a_long_text_in_any_question_is_refused() {
+        let long = || Some("x".repeat(MAX_TEXT + 1));
+        let subject = ExplainSubject::Node;
+        for question in [
+            Question::Status { vcenter: long(), node: None },
+            Question::Status { vcenter: None, node: long() },
+            Question::Check { node: long(), vcenter: None, is_deep: false },
+            Question::Check { node: None, vcenter: long(), is_deep: false },
+            Question::Explain { subject, name: "x".repeat(MAX_TEXT + 1) },
+        ] {
+            let request = Request { version: version(), question, masks_users: false };
+            let error = parse(&serde_json::to_vec(&request).unwrap()).unwrap_err();
+            assert_eq!(error, "a text of the question has 513 bytes, at most 512 are allowed");
+        }
+        let question = Question::Explain { subject, name: "x".repeat(MAX_TEXT) };
+        let request = Request { version: version(), question, masks_users: false };
+        assert_eq!(parse(&serde_json::to_vec(&request).unwrap()), Ok(request));
     }
 
     #[test]

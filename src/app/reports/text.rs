@@ -32,9 +32,15 @@ pub fn count(number: usize, noun: &str) -> String {
     format!("{number} {noun}{plural}")
 }
 
-/// Replaces control characters by spaces.
+/// Replaces control characters by spaces, also those that break lines or change the direction of text.
 pub fn clean(text: &str) -> String {
-    text.chars().map(|char| if char.is_control() { ' ' } else { char }).collect()
+    let is_unsafe = |char: char| {
+        let is_direction = matches!(char, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}');
+        let is_isolate = matches!(char, '\u{2066}'..='\u{2069}');
+        let is_break = matches!(char, '\u{2028}' | '\u{2029}');
+        char.is_control() || is_direction || is_isolate || is_break
+    };
+    text.chars().map(|char| if is_unsafe(char) { ' ' } else { char }).collect()
 }
 
 /// Joins fields to lines. A field that does not fit begins a line that is indented by `indent` columns; a field that is
@@ -109,6 +115,14 @@ mod tests {
             assert_eq!(duration(seconds), expected);
         }
         assert_eq!([count(1, "VM"), count(0, "VM"), count(12, "VM")], ["1 VM", "0 VMs", "12 VMs"]);
+    }
+
+    #[test]
+    fn no_character_of_another_program_controls_the_terminal() {
+        for char in ['\u{1b}', '\u{9b}', '\n', '\u{202e}', '\u{2066}', '\u{2069}', '\u{200f}', '\u{61c}', '\u{2028}'] {
+            assert_eq!(clean(&format!("a{char}b")), "a b", "{char:?}");
+        }
+        assert_eq!(clean("Zürich, 東京"), "Zürich, 東京");
     }
 
     #[test]

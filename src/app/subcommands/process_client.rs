@@ -7,6 +7,7 @@ use crate::app::inquiries::protocol::{Answer, Question, Request, Response, versi
 use crate::app::observer::{Observer, ObserverError};
 use crate::app::options::PROGRAM;
 use crate::app::reports::Verdict;
+use crate::app::reports::text::clean;
 use crate::base::error_chain::chain;
 use crate::base::go_duration::spelled;
 use crate::runtime::local_socket::{self, AskError};
@@ -199,14 +200,14 @@ impl Respondent {
         let response: Response = serde_json::from_slice(&bytes).map_err(|error| {
             failure(&format!("the answer of the process cannot be read: {error}"), Verdict::Incomplete)
         })?;
-        response.answer.map_err(|reason| CommandOutput::failure(&reason, USAGE_ERROR))
+        response.answer.map_err(|reason| CommandOutput::failure(&clean(&reason), USAGE_ERROR))
     }
 
     /// Returns the error for a name that is not known.
     fn not_found(&self, kind: &str, name: &str, nearest: &[String]) -> CommandOutput {
         let near = match nearest {
             [] => String::new(),
-            names => format!("; the nearest names are {}", names.join(", ")),
+            names => format!("; the nearest names are {}", clean(&names.join(", "))),
         };
         let message = match self {
             Respondent::Process => format!("the process knows no {kind} {name:?}{near}"),
@@ -311,5 +312,13 @@ mod tests {
         let pauses = [(&check, true), (&check, false), (&status, true)]
             .map(|(question, is_answered)| repeat_pause(question, is_answered).as_secs());
         assert_eq!(pauses, [10, 1, 1]);
+    }
+
+    #[test]
+    fn the_nearest_names_cannot_control_the_terminal() {
+        let names = ["a\u{1b}[31m".to_owned(), "b\u{202e}".to_owned()];
+        let output = Respondent::Process.not_found("vm", "x\u{1b}", &names);
+        let expected = "error: the process knows no vm \"x\\u{1b}\"; the nearest names are a [31m, b \n";
+        assert_eq!((output.messages.as_str(), output.exit_code), (expected, USAGE_ERROR));
     }
 }

@@ -4,6 +4,7 @@
 mod bundle;
 mod check;
 mod deletions;
+mod election;
 mod explain;
 mod plan;
 pub mod protocol;

@@ -179,6 +179,9 @@ async fn status_shows_a_vcenter_that_is_down_and_a_refused_file() {
     let explained = ask(&daemon, &["explain", "vcenter", &server]).await;
     assert_eq!(explained.code, Some(1), "{}", explained.output);
     assert!(explained.output.starts_with(&format!("vCenter {server}\n  not current: ")), "{}", explained.output);
+    let missing = ask(&daemon, &["explain", "vm", "elsewhere"]).await;
+    let summary = format!("VM elsewhere   not known: the inventory is not current of {server}\n");
+    assert_eq!((missing.code, missing.output.contains(&summary)), (Some(3), true), "{}", missing.output);
     for selection in ["--vcenter=elsewhere", "--node=elsewhere"] {
         let unknown = ask(&daemon, &["status", selection, "--wait"]).await;
         assert_eq!((unknown.code, unknown.output.as_str()), (Some(2), ""), "{selection}");

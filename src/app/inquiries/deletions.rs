@@ -41,7 +41,7 @@ fn report(process: &Inquiries, pauses: &PauseMonitor) -> DeletionsReport {
         time: whole(Timestamp::now()),
         host: process.host.clone(),
         leads: process.leadership.is_leader(),
-        election: status::election(process),
+        election: election::status(process),
         change: None,
         pause: status::deletion_pause(pauses),
         deletion: lifecycle(process).map(|term| status::deletion(process, term.status(), None)),

@@ -1,6 +1,8 @@
 //! Collects the report of `explain`: dispatches the subjects.
 
+mod actors;
 pub(super) mod answer_time;
+pub(super) mod completeness;
 mod deletion;
 mod history;
 mod ip;
@@ -12,7 +14,7 @@ mod vcenter;
 mod vm;
 
 use super::protocol::{Answer, ExplainSubject, version};
-use super::{Inquiries, whole};
+use super::{Inquiries, election, whole};
 use crate::app::reports::explain::{ExplainReport, Section, SubjectState, nearest};
 use jiff::Timestamp;
 
@@ -29,6 +31,11 @@ struct Explanation {
     summary: String,
     state: SubjectState,
     sections: Vec<Section>,
+}
+
+/// Returns the explanation of a subject that this process may not have read yet, with the reason.
+fn not_known(subject: String, why: &str) -> Explanation {
+    Explanation { subject, summary: format!("not known: {why}"), state: SubjectState::Unknown, sections: Vec::new() }
 }
 
 /// Returns the explanation of the subject with this name, or the nearest names.
@@ -58,12 +65,16 @@ pub(super) fn answer(process: &Inquiries, subject: ExplainSubject, name: &str) -
 
 fn report(process: &Inquiries, explanation: Explanation) -> ExplainReport {
     let Explanation { subject, summary, state, sections } = explanation;
+    let leads = process.leadership.is_leader();
     ExplainReport {
         version: version(),
         time: whole(Timestamp::now()),
         host: process.host.clone(),
-        leads: process.leadership.is_leader(),
+        leads,
         is_detached: process.detached.is_some(),
+        find_leader: election::status(process)
+            .filter(|_| !leads && process.detached.is_none())
+            .map(|election| election.command()),
         subject,
         summary,
         state,

@@ -1,14 +1,14 @@
 //! Collects the report of `status`.
 
+use super::explain::completeness::nodes_gap;
 use super::explain::not_found;
 use super::protocol::{Answer, version};
-use super::{Inquiries, whole};
+use super::{Inquiries, election, whole};
 use crate::app::controllers::ControllerSource;
 use crate::app::reports::deletion_pause::DeletionPauseStatus;
 use crate::app::reports::status::{
-    BalancerCounts, ConfigurationStatus, ControllerStatus, DeletedNodeStatus, DeletionStatus, ElectionStatus,
-    HeldObject, NodeCounts, NsxStatus, PauseStatus, RouteCounts, StatusNote, StatusReport, VcenterStatus,
-    is_same_server,
+    BalancerCounts, ConfigurationStatus, ControllerStatus, DeletedNodeStatus, DeletionStatus, HeldObject, NodeCounts,
+    NsxStatus, PauseStatus, RouteCounts, StatusNote, StatusReport, VcenterStatus, is_same_server,
 };
 use crate::cloud::Reason;
 use crate::controllers::BlockedObject;
@@ -55,12 +55,13 @@ pub(super) fn require_known(process: &Inquiries, vcenter: Option<&str>, node: Op
     if let Some(wanted) = vcenter {
         let reports = process.vsphere.vcenter_reports();
         let servers: Vec<String> = reports.into_iter().map(|report| report.server).collect();
-        if !servers.iter().any(|server| is_same_server(server, wanted)) {
+        // A standby may not be connected, and then has no names.
+        if !servers.is_empty() && !servers.iter().any(|server| is_same_server(server, wanted)) {
             return Err(not_found("vcenter", wanted, servers));
         }
     }
     match node {
-        Some(name) if !process.nodes.contains(name) => Err(not_found("node", name, process.nodes.keys())),
+        Some(name) if !process.nodes.contains(name) && nodes_gap(process).is_none() => Err(not_found("node", name, process.nodes.keys())),
         _ => Ok(()),
     }
 }
@@ -73,7 +74,7 @@ fn report(process: &Inquiries, node: Option<&str>) -> StatusReport {
         host: process.host.clone(),
         leads: process.leadership.is_leader(),
         is_detached: process.detached.is_some(),
-        election: election(process),
+        election: election::status(process),
         controllers: controllers(process),
         configuration: ConfigurationStatus { read: whole(configuration.read), ..configuration },
         vcenters: process.vsphere.vcenter_reports().into_iter().map(vcenter).collect(),
@@ -88,22 +89,6 @@ fn report(process: &Inquiries, node: Option<&str>) -> StatusReport {
         deletion_pause: process.terms.deletion_pauses.as_deref().map(deletion_pause),
         notes: notes(process),
     }
-}
-
-/// Returns the election of the leader; `None` without an election.
-pub(super) fn election(process: &Inquiries) -> Option<ElectionStatus> {
-    let lease = process.lease.as_ref()?;
-    let status = lease.status();
-    let age = |time: Option<Instant>| time.map(|time| time.elapsed().as_secs());
-    Some(ElectionStatus {
-        namespace: lease.namespace.clone(),
-        name: lease.name.clone(),
-        holder: status.holder,
-        since: status.acquired.map(whole),
-        read_age_seconds: age(status.read),
-        renewal_age_seconds: age(status.renewed),
-        lease_duration_seconds: status.duration.map(|duration| duration.as_secs()),
-    })
 }
 
 fn controllers(process: &Inquiries) -> Vec<ControllerStatus> {

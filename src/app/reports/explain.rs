@@ -22,6 +22,8 @@ pub struct ExplainReport {
     pub leads: bool,
     /// Whether the command read API server, vCenter and NSX itself, and asked no running process.
     pub is_detached: bool,
+    /// On a standby, the command that finds the Pod of the leader.
+    pub find_leader: Option<String>,
     /// The subject, such as `Node worker-7`.
     pub subject: String,
     /// The state of the subject in one sentence.
@@ -128,6 +130,10 @@ impl ExplainReport {
             let text = format!("{} does not lead: it shows what a standby knows", self.host);
             lines.extend(Line::wrapped(Emphasis::Notice, &[text]));
         }
+        if let Some(command) = &self.find_leader {
+            lines.extend(Line::wrapped(Emphasis::Notice, &["find the Pod of the leader with".to_owned()]));
+            lines.push(Line::new(Emphasis::Notice, &format!("  {command}")));
+        }
         let sections = self.sections.iter().filter(|section| !section.facts.is_empty());
         lines.extend(sections.flat_map(Section::lines));
         lines
@@ -142,16 +148,25 @@ pub fn lasting(seconds: u64) -> String {
 /// Returns up to three of these names that are most similar to `wanted`, the most similar one first.
 pub fn nearest(wanted: &str, names: impl IntoIterator<Item = String>) -> Vec<String> {
     let wanted = wanted.to_lowercase();
-    let distance = |name: &String| {
-        let name = name.to_lowercase();
-        let edits = strsim::levenshtein(&wanted, &name);
-        // A part of a name is near, whatever the length of the name.
-        if name.contains(&wanted) { edits.min(1) } else { edits }
-    };
-    let mut near: Vec<(usize, String)> = names.into_iter().map(|name| (distance(&name), name)).collect();
-    near.retain(|(edits, name)| edits * 2 <= wanted.chars().count().max(name.chars().count()));
+    let near = names.into_iter().filter_map(|name| Some((near_distance(&wanted, &name.to_lowercase())?, name)));
+    let mut near: Vec<(usize, String)> = near.collect();
     near.sort();
     near.into_iter().take(3).map(|(_, name)| name).collect()
+}
+
+/// Returns the number of edits between two names; `None` if they are not similar.
+fn near_distance(wanted: &str, name: &str) -> Option<usize> {
+    // A part of a name is near, whatever the length of the name.
+    if name.contains(wanted) {
+        return Some(usize::from(name != wanted));
+    }
+    let lengths = (wanted.chars().count(), name.chars().count());
+    let limit = lengths.0.max(lengths.1) / 2;
+    // Every missing character is an edit, and the number of all edits takes long to compute for long names.
+    if lengths.0.abs_diff(lengths.1) > limit {
+        return None;
+    }
+    Some(strsim::levenshtein(wanted, name)).filter(|edits| *edits <= limit)
 }
 
 #[cfg(test)]
@@ -171,6 +186,7 @@ mod tests {
             host: "cp-2".to_owned(),
             leads: false,
             is_detached: false,
+            find_leader: Some("kubectl get pods".to_owned()),
             subject: "Node worker-7".to_owned(),
             summary: "not initialised for 6 m 12 s: NoZoneTags".to_owned(),
             state: SubjectState::Held,
@@ -182,6 +198,8 @@ mod tests {
             [
                 (Emphasis::Finding, "Node worker-7   not initialised for 6 m 12 s: NoZoneTags".to_owned()),
                 (Emphasis::Notice, "cp-2 does not lead: it shows what a standby knows".to_owned()),
+                (Emphasis::Notice, "find the Pod of the leader with".to_owned()),
+                (Emphasis::Notice, "  kubectl get pods".to_owned()),
                 (Emphasis::Plain, String::new()),
                 (Emphasis::Plain, "Addresses".to_owned()),
                 (Emphasis::Plain, "  InternalIP        10.20.0.17, the first usable address".to_owned()),
@@ -203,5 +221,9 @@ mod tests {
         assert_eq!(nearest("storage", names.clone()), ["storage.example.com"]);
         assert_eq!(nearest("Worker-2", names.clone())[0], "worker-2");
         assert_eq!(nearest("xyzxyzxyz", names), [""; 0]);
+        let many = (0..100_000).map(|number| format!("worker-{number}"));
+        let began = std::time::Instant::now();
+        assert_eq!(nearest(&"w".repeat(60_000), many), [""; 0], "no edits are counted for names of other lengths");
+        assert!(began.elapsed().as_secs() < 20, "{:?}", began.elapsed());
     }
 }

@@ -84,6 +84,8 @@ async fn a_node_without_a_zone_its_vm_and_its_address_are_explained() {
     let of_standby = ask(&standby, &["explain", "node", &settled]).await;
     assert_eq!(of_standby.code, Some(3), "{}{}", of_standby.output, of_standby.messages);
     assert!(of_standby.output.contains(" does not lead: it shows what a standby knows\n"), "{}", of_standby.output);
+    let finds_leader = "\nfind the Pod of the leader with\n  kubectl -n kube-system get ";
+    assert!(of_standby.output.contains(finds_leader), "{}", of_standby.output);
     for output in [&screen, &by_name.output, &by_ip.output, &of_standby.output] {
         assert!(!output.contains(vcenter.password()), "{output}");
     }

@@ -1,7 +1,8 @@
 //! `explain ip ADDRESS`: which watched VMs report an address, which Node has it, and why the others do not.
 
-use super::Explanation;
+use super::completeness::vms_gap;
 use super::node::{address_text, entries, vm_title};
+use super::{Explanation, not_known};
 use crate::app::inquiries::Inquiries;
 use crate::app::reports::explain::{Section, SubjectState};
 use crate::base::addresses::parse_ip;
@@ -23,13 +24,17 @@ pub(super) fn explain(process: &Inquiries, name: &str) -> Result<Explanation, Ve
     let holders = holders(process);
     let known = || holders.keys().map(ToString::to_string).collect();
     let Some(ip) = parse_ip(name) else { return Err(known()) };
-    let Some(provider) = process.vsphere.provider() else { return Err(known()) };
+    let Some(provider) = process.vsphere.provider() else { return Ok(not_known(subject(ip), "the process stops")) };
     let api_server = provider.api_server_addresses();
     let mut vms = provider.vm_reports(|_, vm| reports_address(vm, ip));
     let held_by = holders.get(&ip).cloned().unwrap_or_default();
     let is_endpoint = api_server.iter().any(|endpoint| endpoint.to_canonical() == ip);
+    let gap = vms_gap(process);
     if vms.is_empty() && held_by.is_empty() && !is_endpoint {
-        return Err(known());
+        return match gap {
+            Some(gap) => Ok(not_known(subject(ip), &gap)),
+            None => Err(known()),
+        };
     }
     let number = vms.len();
     vms.truncate(MAX_SHOWN);
@@ -51,7 +56,27 @@ pub(super) fn explain(process: &Inquiries, name: &str) -> Result<Explanation, Ve
         let node = node.map(|node| node::name(node).to_owned());
         reporters.push(Reporter { vm: vm_title(&vm), node, decision });
     }
-    Ok(explanation(ip, number, &reporters, &held_by, is_endpoint))
+    let explanation = explanation(ip, number, &reporters, &held_by, is_endpoint);
+    Ok(match gap {
+        Some(gap) => doubted(explanation, &gap),
+        None => explanation,
+    })
+}
+
+fn subject(ip: IpAddr) -> String {
+    format!("IP {ip}")
+}
+
+/// Returns the explanation with the reason why further VMs or Nodes may have the address. Several Nodes with it stay a
+/// finding.
+fn doubted(explanation: Explanation, gap: &str) -> Explanation {
+    match explanation.state {
+        SubjectState::Held => explanation,
+        SubjectState::Settled | SubjectState::Unknown => {
+            let summary = format!("not known: {}, and {gap}", explanation.summary);
+            Explanation { state: SubjectState::Unknown, summary, ..explanation }
+        }
+    }
 }
 
 /// A watched VM that reports the address.
@@ -128,7 +153,7 @@ fn explanation(
         [only] => (SubjectState::Settled, format!("address of Node {only}")),
         several => (SubjectState::Held, format!("several Nodes have it: {}", listed(several))),
     };
-    Explanation { subject: format!("IP {ip}"), summary, state, sections: vec![held, reported] }
+    Explanation { subject: subject(ip), summary, state, sections: vec![held, reported] }
 }
 
 #[cfg(test)]
@@ -187,5 +212,17 @@ mod tests {
                 "and 6 more",
             ]
         );
+    }
+
+    #[test]
+    fn while_a_vcenter_does_not_answer_only_several_nodes_are_certain() {
+        let ip: IpAddr = "10.20.0.10".parse().unwrap();
+        let of = |holders: &[Holder]| doubted(explanation(ip, 0, &[], holders, false), "vc is down");
+        let one = of(&[holder("a")]);
+        assert_eq!(
+            (one.state, one.summary.as_str()),
+            (SubjectState::Unknown, "not known: address of Node a, and vc is down")
+        );
+        assert_eq!(of(&[holder("a"), holder("b")]).state, SubjectState::Held);
     }
 }

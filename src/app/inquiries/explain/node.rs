@@ -3,14 +3,19 @@
 mod advice;
 mod sections;
 
-pub(super) use sections::{address_text, found_by_text, vm_section, vm_title};
+pub(super) use sections::{address_text, found_by_text, lag_text, vm_section, vm_title};
 
-use super::Explanation;
+use super::completeness::nodes_gap;
+use super::{Explanation, not_known};
 use crate::app::inquiries::Inquiries;
 use crate::cloud::{Presence, node};
-use crate::providers::vsphere::nodes::lookup::instance_cache::CachedInstance;
-use crate::providers::vsphere::vcenter::VmKey;
+use crate::providers::vsphere::nodes::lookup::contest::is_called_rather;
+use crate::providers::vsphere::nodes::lookup::facts::facts_of;
+use crate::providers::vsphere::nodes::lookup::instance_cache::{BoundVm, CachedInstance};
+use crate::providers::vsphere::nodes::reports::{NodeVmReport, VmReport};
+use crate::providers::vsphere::reason;
 use crate::runtime::queue::KeyState;
+use advice::RivalNode;
 use k8s_openapi::api::core::v1::Node;
 use sections::{NextAttempt, NodeInquiry};
 use std::collections::BTreeMap;
@@ -26,7 +31,12 @@ const MAX_OTHERS: usize = 5;
 /// # Errors
 /// The Nodes that the process has cached.
 pub(super) fn explain(process: &Inquiries, name: &str) -> Result<Explanation, Vec<String>> {
-    let Some(node) = process.nodes.get(name) else { return Err(process.nodes.keys()) };
+    let Some(node) = process.nodes.get(name) else {
+        return match nodes_gap(process) {
+            Some(gap) => Ok(not_known(format!("Node {name}"), &gap)),
+            None => Err(process.nodes.keys()),
+        };
+    };
     let now = Instant::now();
     let report = process.vsphere.provider().map(|provider| provider.node_report(&node));
     let term = process.terms.node.as_ref();
@@ -46,35 +56,13 @@ pub(super) fn explain(process: &Inquiries, name: &str) -> Result<Explanation, Ve
     let vcenters = process.vsphere.vcenter_reports();
     let own = vcenters.iter().find(|vcenter| server.as_ref() == Some(&vcenter.server));
     let next_poll = own.and_then(|vcenter| vcenter.tag_reads.next);
-    let mut keys: Vec<VmKey> = Vec::new();
-    if let Some(report) = &report {
-        keys.extend(report.vm.iter().chain(&report.matches).map(|vm| vm.key.clone()));
-    }
-    let shared = entry.map(|entry| entry.shared_addresses.clone()).unwrap_or_default();
-    let mut rivals = Vec::new();
-    let mut sharers: BTreeMap<IpAddr, Vec<String>> = BTreeMap::new();
-    if !keys.is_empty() {
-        for (other, entry) in entries(process) {
-            let Presence::Exists(vm) = &entry.presence else { continue };
-            let other = node::name(&other).to_owned();
-            if other == name {
-                continue;
-            }
-            let is_same = |key: &VmKey| key.vcenter == vm.vcenter && key.id == vm.location.vm;
-            if keys.iter().any(is_same) && rivals.len() < MAX_OTHERS {
-                rivals.push(other.clone());
-            }
-            for ip in shared.iter().filter(|ip| vm.addresses.contains(&ip.to_canonical())) {
-                let names = sharers.entry(ip.to_canonical()).or_default();
-                if names.len() < MAX_OTHERS {
-                    names.push(other.clone());
-                }
-            }
-        }
-    }
     let decided_seconds_ago = decided.map(|inputs| now.saturating_duration_since(inputs.at).as_secs());
     let tag_poll_in_seconds = next_poll.map(|next| next.saturating_duration_since(now).as_secs());
     let api_server = process.vsphere.provider().map(|provider| provider.api_server_addresses().to_vec());
+    let (rivals, sharers) = match &report {
+        Some(report) => rivals_and_sharers(&node, report, &entries(process)),
+        None => (Vec::new(), BTreeMap::new()),
+    };
     let inquiry = NodeInquiry {
         node,
         report,
@@ -87,6 +75,50 @@ pub(super) fn explain(process: &Inquiries, name: &str) -> Result<Explanation, Ve
         api_server: api_server.unwrap_or_default(),
     };
     Ok(inquiry.explanation())
+}
+
+/// For each address, some of the Nodes whose VM reports it.
+type Sharers = BTreeMap<IpAddr, Vec<String>>;
+
+/// Returns the other Nodes that have the VM of this Node or a VM that matches it, and the other Nodes whose VMs report
+/// addresses of its VM.
+fn rivals_and_sharers(
+    node: &Node,
+    report: &NodeVmReport,
+    entries: &[(Arc<Node>, Arc<CachedInstance>)],
+) -> (Vec<RivalNode>, Sharers) {
+    let own: Vec<&VmReport> = report.vm.iter().chain(&report.matches).collect();
+    let shared = report.entry.as_ref().map(|entry| entry.shared_addresses.clone()).unwrap_or_default();
+    let mut rivals = Vec::new();
+    let mut sharers = Sharers::new();
+    if own.is_empty() {
+        return (rivals, sharers);
+    }
+    for (other, entry) in entries {
+        let Presence::Exists(bound) = &entry.presence else { continue };
+        let name = node::name(other);
+        if name == node::name(node) {
+            continue;
+        }
+        let same = own.iter().find(|vm| vm.key.vcenter == bound.vcenter && vm.key.id == bound.location.vm);
+        if let Some(vm) = same.filter(|_| has_its_vm(bound) && rivals.len() < MAX_OTHERS) {
+            let both = facts_of(other).zip(facts_of(node));
+            let is_called_by_guest = both.is_some_and(|(other, node)| is_called_rather(&other, &node, &vm.host_name));
+            rivals.push(RivalNode { name: name.to_owned(), is_called_by_guest });
+        }
+        for ip in shared.iter().filter(|ip| bound.addresses.contains(&ip.to_canonical())) {
+            let names = sharers.entry(ip.to_canonical()).or_default();
+            if names.len() < MAX_OTHERS {
+                names.push(name.to_owned());
+            }
+        }
+    }
+    (rivals, sharers)
+}
+
+/// Whether a Node has its VM, and no other Node has it.
+pub(super) fn has_its_vm(bound: &BoundVm) -> bool {
+    !matches!(&bound.metadata, Presence::Unknown(unknown) if unknown.reason == reason::VMBacksAnotherNode)
 }
 
 /// Returns the cached Nodes with the results of their look-up.

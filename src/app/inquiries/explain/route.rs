@@ -241,6 +241,7 @@ mod tests {
             host: "cp-1".to_owned(),
             leads: true,
             is_detached: false,
+            find_leader: None,
             subject,
             summary,
             state,

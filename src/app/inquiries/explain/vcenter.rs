@@ -1,6 +1,7 @@
 //! `explain vcenter SERVER`: session, trust, inventory, tags and logins of one vCenter.
 
-use super::Explanation;
+use super::completeness::NOT_CONNECTED;
+use super::{Explanation, not_known};
 use crate::app::inquiries::{Inquiries, whole};
 use crate::app::reports::explain::{Section, SubjectState};
 use crate::app::reports::status::is_same_server;
@@ -16,6 +17,9 @@ use tokio::time::Instant;
 /// The servers that the process has.
 pub(super) fn explain(process: &Inquiries, name: &str) -> Result<Explanation, Vec<String>> {
     let reports = process.vsphere.vcenter_reports();
+    if reports.is_empty() {
+        return Ok(not_known(format!("vCenter {name}"), NOT_CONNECTED));
+    }
     let Some(report) = reports.iter().find(|report| is_same_server(&report.server, name)) else {
         return Err(reports.into_iter().map(|report| report.server).collect());
     };

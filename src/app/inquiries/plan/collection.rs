@@ -56,7 +56,7 @@ pub(in crate::app::inquiries) async fn answer(process: &Inquiries, node: Option<
         host: process.host.clone(),
         leads,
         is_detached: process.detached.is_some(),
-        find_leader: status::election(process).filter(|_| is_standby).map(|election| election.command()),
+        find_leader: election::status(process).filter(|_| is_standby).map(|election| election.command()),
         node: node.map(str::to_owned),
         nodes,
         load_balancers,

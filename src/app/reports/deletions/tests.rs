@@ -123,6 +123,7 @@ fn the_explanation_comes_before_the_result() {
         host: "cp-1".to_owned(),
         leads: true,
         is_detached: false,
+        find_leader: None,
         subject: "deletion of Node worker-7".to_owned(),
         summary: "not deleted: DeletionGracePeriod".to_owned(),
         state: SubjectState::Held,

@@ -5,7 +5,7 @@
 //! [`instance_cache`], from which `InstancesV2` is answered without waiting.
 
 pub mod changes;
-mod contest;
+pub mod contest;
 mod evaluation;
 pub mod facts;
 pub mod instance_cache;

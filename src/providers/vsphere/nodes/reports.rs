@@ -3,6 +3,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
 
@@ -17,7 +18,7 @@ use crate::base::addresses::parse_ip;
 use crate::clients::vim::MoRef;
 use crate::cloud::{InstanceMetadata, Presence};
 use crate::providers::provider_id::BiosUuid;
-use crate::providers::vsphere::vcenter::snapshot::{PowerState, Snapshot, VmRecord};
+use crate::providers::vsphere::vcenter::snapshot::{Freshness, PowerState, Snapshot, VmRecord};
 use crate::providers::vsphere::vcenter::zone_tags::ZoneCategories;
 use crate::providers::vsphere::vcenter::{VcenterId, VmKey};
 
@@ -49,6 +50,49 @@ pub struct VmReport {
     pub host_name: String,
     /// The ESXi host.
     pub host: Option<ObjectName>,
+    /// Why the data may be outdated; `None` while the vCenter reports changes as they happen.
+    pub lag: Option<InventoryLag>,
+}
+
+/// The state of the data of a vCenter that does not report changes now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InventoryLag {
+    /// Time since the data were last known to be current; `None` if nothing was read yet.
+    pub age: Option<Duration>,
+    /// The reason why the data are not current.
+    pub failure: String,
+}
+
+impl InventoryLag {
+    fn of(freshness: &Freshness) -> Option<Self> {
+        let failure = freshness.brief()?.to_owned();
+        let age = match freshness {
+            Freshness::Stale { since, .. } => Some(since.elapsed()),
+            Freshness::Live | Freshness::Never | Freshness::Unreachable(_) => None,
+        };
+        Some(Self { age, failure })
+    }
+}
+
+#[cfg(test)]
+impl VmReport {
+    /// Returns a report with nothing but the id, for tests.
+    pub fn of_test(id: &str) -> Self {
+        Self {
+            key: VmKey { vcenter: 7.into(), id: id.into() },
+            server: "vc.example.com:443".to_owned(),
+            name: "worker-7".to_owned(),
+            path: None,
+            uuid: None,
+            power_state: None,
+            connection_state: None,
+            is_template: false,
+            tools: String::new(),
+            host_name: String::new(),
+            host: None,
+            lag: None,
+        }
+    }
 }
 
 /// An object above a VM.
@@ -221,6 +265,7 @@ fn vm_report(server: &str, snapshot: &Snapshot, key: VmKey, record: &VmRecord) -
         tools: record.tools.clone(),
         host_name: record.host_name.clone(),
         host: record.host.as_ref().map(|host| object_name(snapshot, host, record)),
+        lag: InventoryLag::of(&snapshot.freshness),
     }
 }
 
@@ -233,4 +278,22 @@ fn object_name(snapshot: &Snapshot, object: &MoRef, record: &VmRecord) -> Object
     };
     let path = if is_vm { snapshot.vm_path(record) } else { snapshot.path_of(object) };
     ObjectName { object: object.clone(), name, path }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::providers::vsphere::vcenter::snapshot::VcenterFailure;
+    use std::time::Instant;
+
+    #[test]
+    fn data_that_are_not_live_have_their_age_and_the_failure() {
+        let lag = |freshness| InventoryLag::of(&freshness).map(|lag| (lag.age.is_some(), lag.failure));
+        let down = || VcenterFailure::unavailable("down");
+        let stale = Freshness::Stale { since: Instant::now(), failure: down() };
+        assert_eq!(lag(Freshness::Live), None);
+        assert_eq!(lag(stale), Some((true, "down".to_owned())));
+        assert_eq!(lag(Freshness::Unreachable(down())), Some((false, "down".to_owned())));
+        assert_eq!(lag(Freshness::Never), Some((false, "not connected yet".to_owned())));
+    }
 }

@@ -89,6 +89,7 @@ fn text(explanation: Explanation) -> Vec<String> {
         host: "cp-1".to_owned(),
         leads: true,
         is_detached: false,
+        find_leader: None,
         subject,
         summary,
         state,

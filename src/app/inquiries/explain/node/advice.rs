@@ -1,5 +1,7 @@
 //! Pure: who has to act because of a reason, and the commands that check and fix it, with the names of the Node.
 
+use crate::app::inquiries::explain::actors::{CLUSTER, GUEST, NOBODY, VSPHERE};
+use crate::app::inquiries::explain::outside_text::clipped;
 use crate::cloud::Reason;
 use crate::controllers::node::reason;
 use crate::providers::provider_id::BiosUuid;
@@ -7,32 +9,35 @@ use crate::providers::vsphere::nodes::metadata::zones::ZoneProblem;
 use crate::providers::vsphere::nodes::reports::{VmReport, ZoneReport};
 use crate::providers::vsphere::reason as vsphere;
 
-/// The VMware administrator.
-const VSPHERE: &str = "the administrator of vSphere";
-/// The Kubernetes administrator.
-const CLUSTER: &str = "the administrator of the cluster";
-/// The administrator of the VM's operating system.
-const GUEST: &str = "the administrator of the VM's operating system";
-/// No person.
-const NOBODY: &str = "no one: it passes by itself";
-
 /// Name of the taint that starts an initialisation.
 const TAINT: &str = "node.cloudprovider.kubernetes.io/uninitialized";
+
+/// The beginning of a command that runs beside this process.
+const EXEC: &str = "kubectl -n NAMESPACE exec POD -- /bin/vsphere-cloud-controller-manager";
 
 /// The names in commands.
 pub struct AdviceInputs<'a> {
     /// Name of the Node.
     pub node: &'a str,
-    /// The VM that backs the Node or, without one, the first match.
+    /// The VM that backs the Node or, without one, the only match.
     pub vm: Option<&'a VmReport>,
     /// The UUID that the look-up searches by.
     pub uuid: Option<&'a BiosUuid>,
     /// Zone and region.
     pub zone: Option<&'a ZoneReport>,
-    /// Other Nodes of the same VM.
-    pub rivals: &'a [String],
+    /// Other Nodes that have the VM of this Node.
+    pub rivals: &'a [RivalNode],
     /// The vCenter of the VM, or the only one.
     pub server: Option<&'a str>,
+}
+
+/// Another Node that has the VM of a Node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RivalNode {
+    /// The name.
+    pub name: String,
+    /// Whether the guest's host name speaks for this Node and against the other one.
+    pub is_called_by_guest: bool,
 }
 
 /// What follows from a reason.
@@ -52,15 +57,16 @@ impl AdviceInputs<'_> {
         let node = self.node;
         let delete = format!("kubectl delete node {node}");
         let (actor, fix) = match reason {
-            vsphere::LookupPending | reason::CloudUnavailable => (NOBODY, String::new()),
+            vsphere::LookupPending | reason::CloudUnavailable | reason::ProviderTimeout => (NOBODY, String::new()),
             vsphere::VMNotFound | vsphere::InstanceNotFound => (VSPHERE, self.search()),
-            vsphere::SeveralVMsMatch => (VSPHERE, self.change_uuid()),
+            // Any of the VMs may be that of the Node, so no command has a path.
+            vsphere::SeveralVMsMatch => (VSPHERE, CHANGE_UUID.to_owned()),
             vsphere::VMNotReadable | vsphere::NoPermission => {
                 let place = self.vm_place();
                 (VSPHERE, format!("govc permissions.set -principal ACCOUNT -role ReadOnly -propagate=true {place}"))
             }
             vsphere::NameMatchRefused => (CLUSTER, "if the VM is the Node's, start with --allow-name-match".to_owned()),
-            vsphere::VMBacksAnotherNode => (CLUSTER, self.delete_rival()),
+            vsphere::VMBacksAnotherNode => (CLUSTER, self.delete_earlier_name()),
             vsphere::ProviderIDMismatch => (CLUSTER, self.mismatch()),
             vsphere::MalformedProviderID | reason::ForeignProviderID => {
                 (CLUSTER, format!("correct the kubelet's provider ID, then: {delete}, and restart the kubelet"))
@@ -90,11 +96,13 @@ impl AdviceInputs<'_> {
             vsphere::NoZoneTags => (VSPHERE, self.attach_tags()),
             vsphere::ZoneUnknown => (VSPHERE, self.list_tags()),
             vsphere::InvalidTagName => (VSPHERE, self.rename_tag()),
-            reason::WriteRefused => (CLUSTER, self.may_patch()),
+            reason::WriteRefused => {
+                (CLUSTER, format!("{EXEC} check names a missing permission (K02); else the message names the webhook"))
+            }
             reason::WriteConflict => (CLUSTER, format!("kubectl get node {node} -o yaml --show-managed-fields")),
             reason::APIServerUnavailable => (CLUSTER, "kubectl get --raw '/readyz?verbose'".to_owned()),
             reason::Panic => (CLUSTER, "report it as a bug, with the log line of the panic".to_owned()),
-            _ => (CLUSTER, String::new()),
+            _ => (CLUSTER, "kubectl -n NAMESPACE logs POD shows the cause".to_owned()),
         };
         Advice { actor, fix, awaits: awaited_event(reason) }
     }
@@ -102,7 +110,7 @@ impl AdviceInputs<'_> {
     /// Returns the path of the VM or, without one, a reference to its id.
     fn vm_place(&self) -> String {
         match self.vm {
-            Some(VmReport { path: Some(path), .. }) => quoted(path),
+            Some(VmReport { path: Some(path), .. }) => shell_word(path),
             Some(vm) => format!("VirtualMachine:{}", vm.key.id),
             None => "VM".to_owned(),
         }
@@ -120,14 +128,22 @@ impl AdviceInputs<'_> {
         }
     }
 
-    fn change_uuid(&self) -> String {
-        format!("for each copy, while it is off: govc vm.change -vm {} -uuid $(uuidgen)", self.vm_place())
-    }
-
-    fn delete_rival(&self) -> String {
-        match self.rivals.first() {
-            Some(rival) => format!("if {rival} is an earlier name of this VM: kubectl delete node {rival}"),
-            None => "delete the other Node if it is an earlier name of this VM".to_owned(),
+    /// Only the earlier name of a VM is to be deleted. If the guest's host name does not tell which name that is, the text
+    /// has no command.
+    fn delete_earlier_name(&self) -> String {
+        let node = self.node;
+        let twins = "if each has a VM of its own: give one of the VMs another UUID while it is off";
+        match self.rivals {
+            [RivalNode { name, is_called_by_guest: true }] => {
+                let delete = format!("kubectl delete node {node}");
+                format!("the guest is called {name}; if {node} is an earlier name of this VM: {delete}; {twins}")
+            }
+            [] => format!("delete {node} or the other Node, whichever is an earlier name of this VM; {twins}"),
+            rivals => {
+                let names: Vec<&str> = rivals.iter().map(|rival| rival.name.as_str()).collect();
+                let names = names.join(" and ");
+                format!("of {node} and {names}, delete the Node that is an earlier name of this VM; {twins}")
+            }
         }
     }
 
@@ -141,7 +157,7 @@ impl AdviceInputs<'_> {
 
     fn ask_vcenter(&self) -> String {
         let server = self.server.unwrap_or("SERVER");
-        format!("vsphere-cloud-controller-manager explain vcenter {server}")
+        format!("{EXEC} explain vcenter {server}")
     }
 
     fn attach_tags(&self) -> String {
@@ -158,7 +174,7 @@ impl AdviceInputs<'_> {
         let mut commands = Vec::new();
         for (category, tag) in [(&categories.zone, "ZONE"), (&categories.region, "REGION")] {
             if missing.is_empty() || missing.contains(category) {
-                commands.push(format!("govc tags.attach -c {} {tag} {object}", quoted(category)));
+                commands.push(format!("govc tags.attach -c {} {tag} {object}", shell_word(category)));
             }
         }
         commands.join("; ")
@@ -169,22 +185,25 @@ impl AdviceInputs<'_> {
     }
 
     fn rename_tag(&self) -> String {
-        match self.zone.and_then(|zone| zone.categories.as_ref()) {
-            Some(categories) => format!("govc tags.update -n NEW -c {} OLD", quoted(&categories.zone)),
-            None => String::new(),
+        match self.zone.map(|zone| &zone.found) {
+            Some(Err(ZoneProblem::InvalidTagName { category, name })) => {
+                let (category, name) = (shell_word(&clipped(category)), shell_word(&clipped(name)));
+                format!("govc tags.update -n NEW -c {category} {name}")
+            }
+            _ => "govc tags.update -n NEW -c CATEGORY OLD".to_owned(),
         }
-    }
-
-    fn may_patch(&self) -> String {
-        "kubectl auth can-i patch nodes --as=system:serviceaccount:kube-system:cloud-controller-manager".to_owned()
     }
 
     fn object_above_host(&self) -> String {
         let object = self.zone.and_then(|zone| zone.above_host.as_ref());
         let path = object.and_then(|object| object.path.as_deref());
-        path.map_or_else(|| "OBJECT".to_owned(), quoted)
+        path.map_or_else(|| "OBJECT".to_owned(), shell_word)
     }
 }
+
+/// The remedy for VMs with one UUID.
+const CHANGE_UUID: &str = "power off the copies, or for each copy, while it is off: govc vm.change -vm COPY -uuid \
+                           $(uuidgen); never for the VM that backs the Node, where its kubelet runs";
 
 /// Returns the event that ends the wait.
 fn awaited_event(reason: Reason) -> &'static str {
@@ -210,7 +229,7 @@ fn awaited_event(reason: Reason) -> &'static str {
 }
 
 /// Quotes a word for a shell, if it needs quotes.
-fn quoted(word: &str) -> String {
+fn shell_word(word: &str) -> String {
     let is_plain = |char: char| char.is_ascii_alphanumeric() || "/._-:%@+=,".contains(char);
     if !word.is_empty() && word.chars().all(is_plain) {
         return word.to_owned();
@@ -221,6 +240,7 @@ fn quoted(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::providers::vsphere::vcenter::zone_tags::ZoneCategories;
 
     #[test]
     fn words_for_a_shell_are_quoted_when_they_need_it() {
@@ -230,14 +250,14 @@ mod tests {
             ("it's; rm", "'it'\\''s; rm'"),
             ("", "''"),
         ] {
-            assert_eq!(quoted(word), expected);
+            assert_eq!(shell_word(word), expected);
         }
     }
 
     #[test]
     fn each_reason_of_a_node_names_who_acts_and_commands_have_the_nodes_names() {
         let uuid: BiosUuid = "422e4956-ad22-1139-6d72-59cc8f26bc90".parse().unwrap();
-        let rivals = ["old-worker".to_owned()];
+        let rivals = [rival("old-worker", true)];
         let inputs = AdviceInputs {
             node: "worker-7",
             vm: None,
@@ -249,26 +269,68 @@ mod tests {
         for (reason, actor, part) in [
             (vsphere::LookupPending, NOBODY, ""),
             (vsphere::VMNotFound, VSPHERE, "govc find / -type m -config.uuid 56492e42-22ad-3911-6d72-59cc8f26bc90"),
-            (vsphere::SeveralVMsMatch, VSPHERE, "govc vm.change -vm VM -uuid"),
+            (vsphere::SeveralVMsMatch, VSPHERE, "govc vm.change -vm COPY -uuid"),
             (vsphere::NoPermission, VSPHERE, "govc permissions.set"),
             (vsphere::NameMatchRefused, CLUSTER, "--allow-name-match"),
-            (vsphere::VMBacksAnotherNode, CLUSTER, "kubectl delete node old-worker"),
+            (vsphere::VMBacksAnotherNode, CLUSTER, "kubectl delete node worker-7"),
             (vsphere::ProviderIDMismatch, CLUSTER, "kubectl delete node worker-7"),
             (vsphere::MalformedProviderID, CLUSTER, "kubectl delete node worker-7"),
             (reason::NoProviderID, CLUSTER, "kubectl taint node worker-7"),
             (reason::InstanceAbsent, CLUSTER, "kubectl delete node worker-7"),
-            (vsphere::CredentialsRejected, CLUSTER, "explain vcenter vc.example.com:443"),
+            (vsphere::CredentialsRejected, CLUSTER, "kubectl -n NAMESPACE exec POD -- "),
+            (vsphere::CredentialsRejected, CLUSTER, " explain vcenter vc.example.com:443"),
             (vsphere::VMPoweredOff, VSPHERE, "govc vm.power -on VM"),
             (vsphere::ToolsNotRunning, GUEST, "open-vm-tools"),
             (vsphere::NoUsableAddress, GUEST, "govc object.collect -json VM guest.net"),
             (reason::ProvidedNodeIPNotOnVM, CLUSTER, "--node-ip"),
             (vsphere::ZoneUnknown, VSPHERE, "govc tags.attached.ls -r -l OBJECT"),
-            (reason::WriteRefused, CLUSTER, "kubectl auth can-i patch nodes"),
+            (reason::WriteRefused, CLUSTER, " check names a missing permission (K02)"),
+            (reason::ProviderTimeout, NOBODY, ""),
+            (reason::CloudError, CLUSTER, "kubectl -n NAMESPACE logs POD"),
             (reason::Panic, CLUSTER, "report it"),
         ] {
             let advice = inputs.advice(reason);
             assert_eq!(advice.actor, actor, "{reason}");
             assert!(advice.fix.contains(part) && !advice.awaits.is_empty(), "{reason}: {advice:?}");
         }
+    }
+
+    fn rival(name: &str, is_called_by_guest: bool) -> RivalNode {
+        RivalNode { name: name.to_owned(), is_called_by_guest }
+    }
+
+    fn inputs<'a>(rivals: &'a [RivalNode], vm: Option<&'a VmReport>, zone: Option<&'a ZoneReport>) -> AdviceInputs<'a> {
+        AdviceInputs { node: "worker-7", vm, uuid: None, zone, rivals, server: None }
+    }
+
+    #[test]
+    fn the_command_for_vms_with_one_uuid_never_names_a_vm_because_it_may_be_that_of_the_node() {
+        let path = "/dc-1/vm/k8s/prod-worker-7";
+        let vm = VmReport { path: Some(path.to_owned()), ..VmReport::of_test("vm-142") };
+        let advice = inputs(&[], Some(&vm), None).advice(vsphere::SeveralVMsMatch);
+        assert!(!advice.fix.contains(path) && !advice.fix.contains("vm-142"), "{advice:?}");
+        assert!(inputs(&[], Some(&vm), None).advice(vsphere::VMPoweredOff).fix.contains(path));
+    }
+
+    #[test]
+    fn a_node_is_deleted_only_if_the_guest_has_the_name_of_the_other_one() {
+        let fix = |rivals: &[RivalNode]| inputs(rivals, None, None).advice(vsphere::VMBacksAnotherNode).fix;
+        let present = fix(&[rival("worker-9", true)]);
+        assert!(present.contains("called worker-9") && present.contains("kubectl delete node worker-7"), "{present}");
+        for rivals in [vec![], vec![rival("a", false)], vec![rival("a", true), rival("b", false)]] {
+            let fix = fix(&rivals);
+            assert!(!fix.contains("kubectl"), "the guest's host name does not decide: {fix}");
+            let names = rivals.iter().all(|rival| fix.contains(&rival.name));
+            assert!(names && fix.contains("worker-7"), "{fix}");
+        }
+    }
+
+    #[test]
+    fn the_tag_to_rename_is_the_one_with_the_invalid_name() {
+        let problem = ZoneProblem::InvalidTagName { category: "k8s-region".to_owned(), name: "a region".to_owned() };
+        let categories = ZoneCategories { zone: "k8s-zone".to_owned(), region: "k8s-region".to_owned() };
+        let zone = ZoneReport { categories: Some(categories), found: Err(problem), above_host: None };
+        let advice = inputs(&[], None, Some(&zone)).advice(vsphere::InvalidTagName);
+        assert_eq!(advice.fix, "govc tags.update -n NEW -c k8s-region 'a region'");
     }
 }

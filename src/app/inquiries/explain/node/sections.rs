@@ -1,6 +1,6 @@
 //! Pure: the explanation of a Node from what the process knows of it.
 
-use super::advice::{Advice, AdviceInputs};
+use super::advice::{Advice, AdviceInputs, RivalNode};
 use crate::app::inquiries::explain::Explanation;
 use crate::app::inquiries::explain::outside_text::clipped;
 use crate::app::reports::explain::{Section, SubjectState};
@@ -8,10 +8,11 @@ use crate::app::reports::text::{count, duration};
 use crate::base::quoting::{listed, quoted};
 use crate::cloud::node::addresses::INTERNAL_IP;
 use crate::cloud::node::{self, TAINT_UNINITIALIZED};
-use crate::cloud::{FoundBy, Presence, Reason, Unknown};
+use crate::cloud::{FoundBy, InstanceMetadata, Presence, Reason, Unknown};
 use crate::controllers::BlockedObject;
 use crate::controllers::node::NodePreview;
 use crate::controllers::node::plan::{Metadata, NextStep, NodeAction, NodeBlocked};
+use crate::controllers::node::reason;
 use crate::providers::provider_id::BiosUuid;
 use crate::providers::vsphere::nodes::absence::location::Location;
 use crate::providers::vsphere::nodes::lookup::instance_cache::LookupInputs;
@@ -19,7 +20,9 @@ use crate::providers::vsphere::nodes::lookup::resolution::{SearchAnswer, SearchK
 use crate::providers::vsphere::nodes::metadata::addresses::decisions::{AddressDecision, AddressOutcome};
 use crate::providers::vsphere::nodes::metadata::addresses::{AddressBasis, AddressPick};
 use crate::providers::vsphere::nodes::metadata::zones::{CheckedObject, MissingTags, ZoneProblem};
-use crate::providers::vsphere::nodes::reports::{FoundZone, NodeVmReport, ObjectName, VmReport, ZoneReport};
+use crate::providers::vsphere::nodes::reports::{
+    FoundZone, InventoryLag, NodeVmReport, ObjectName, VmReport, ZoneReport,
+};
 use crate::providers::vsphere::vcenter::snapshot::PowerState;
 use k8s_openapi::api::core::v1::Node;
 use std::collections::BTreeMap;
@@ -40,8 +43,8 @@ pub struct NodeInquiry {
     pub decided_seconds_ago: Option<u64>,
     /// Time until the next poll of the tags in the VM's vCenter.
     pub tag_poll_in_seconds: Option<u64>,
-    /// Other Nodes whose VM is the VM of this Node, or matches it.
-    pub rivals: Vec<String>,
+    /// Other Nodes that have the VM of this Node, or a VM that matches this Node.
+    pub rivals: Vec<RivalNode>,
     /// For each address that VMs of other Nodes report, too, some of these Nodes.
     pub sharers: BTreeMap<IpAddr, Vec<String>>,
     /// The addresses of the API server.
@@ -96,12 +99,33 @@ impl NodeInquiry {
         if !preview.is_settled {
             return (SubjectState::Unknown, "not looked at yet in this term of leadership".to_owned());
         }
-        let summary = match &preview.plan {
-            None => "belongs to another cloud provider, and is left alone",
-            Some(_) if node::provider_id(&self.node).is_empty() => "has no provider ID and no taint, and is left alone",
-            Some(_) => "initialised, up to date",
+        let Some(plan) = &preview.plan else {
+            return (SubjectState::Settled, "belongs to another cloud provider, and is left alone".to_owned());
         };
-        (SubjectState::Settled, summary.to_owned())
+        if let Some(Presence::Exists(InstanceMetadata { stale: Some(stale), .. })) =
+            self.report.as_ref().map(|report| &report.metadata)
+        {
+            return (SubjectState::Unknown, format!("not known{}: {}", self.inventory_age(), stale.reason));
+        }
+        if let NextStep::Blocked(planned) = &plan.outcome {
+            return (SubjectState::Held, format!("has changed since the last reconcile: {}", planned.reason));
+        }
+        if !plan.actions.is_empty() {
+            return (SubjectState::Held, "has changed since the last reconcile, and is written next".to_owned());
+        }
+        if self.is_never_initialised() {
+            return (SubjectState::Held, "has no provider ID and no taint, so it is never initialised".to_owned());
+        }
+        (SubjectState::Settled, "initialised, up to date".to_owned())
+    }
+
+    /// Returns the age of the data about the VM, as a clause.
+    fn inventory_age(&self) -> String {
+        let lag = self.report.as_ref().and_then(|report| report.vm.as_ref()?.lag.as_ref());
+        match lag.and_then(|lag| lag.age) {
+            Some(age) => format!(", the VM was last seen {} ago", duration(age.as_secs())),
+            None => String::new(),
+        }
     }
 
     /// Returns the reason that blocks the Node at its last reconcile.
@@ -117,14 +141,21 @@ impl NodeInquiry {
         }
     }
 
+    /// Whether the node controller leaves the Node alone, because it has neither a provider ID nor the taint.
+    fn is_never_initialised(&self) -> bool {
+        let has_plan = self.preview.as_ref().is_some_and(|preview| preview.plan.is_some());
+        has_plan && !node::is_uninitialized(&self.node) && node::provider_id(&self.node).is_empty()
+    }
+
     fn reason(&self) -> Option<Reason> {
         let planned = self.planned_block().map(|blocked| blocked.reason);
-        self.blocked().map(|blocked| blocked.reason).or(planned)
+        let reported = self.blocked().map(|blocked| blocked.reason);
+        reported.or(planned).or_else(|| self.is_never_initialised().then_some(reason::NoProviderID))
     }
 
     fn advice_inputs(&self) -> AdviceInputs<'_> {
         let report = self.report.as_ref();
-        let vm = report.and_then(|report| report.vm.as_ref().or(report.matches.first()));
+        let vm = report.and_then(|report| report.vm.as_ref().or(only(&report.matches)));
         let inputs = self.lookup_inputs();
         let first_server = inputs.and_then(|inputs| inputs.answers.first()).map(|(server, _)| server.as_str());
         AdviceInputs {
@@ -143,24 +174,37 @@ impl NodeInquiry {
 
     fn block_section(&self, advice: Option<&Advice>) -> Section {
         let mut section = Section::new("What blocks it");
-        let Some(blocked) = self.blocked() else { return section };
-        let reason = blocked.reason.as_str();
-        section.add_finding("reason", format!("{reason}: {}", clipped(&blocked.message)));
         let planned = self.planned_block();
-        match (&self.preview, planned) {
-            (Some(NodePreview { plan: Some(_), .. }), None) => {
-                section.add("now", "the reason is gone, and the Node waits for its next reconcile");
+        let reason = match (self.blocked(), planned, &self.preview) {
+            (Some(blocked), planned, preview) => {
+                section.add_finding("reason", format!("{}: {}", blocked.reason, clipped(&blocked.message)));
+                match planned {
+                    Some(planned) if planned.reason != blocked.reason => {
+                        section.add("now", format!("{}: {}", planned.reason, clipped(&planned.message)));
+                    }
+                    None if preview.as_ref().is_some_and(|preview| preview.plan.is_some()) => {
+                        section.add("now", "the reason is gone, and the Node waits for its next reconcile");
+                    }
+                    _ => {}
+                }
+                blocked.reason
             }
-            (_, Some(planned)) if planned.reason != blocked.reason => {
-                section.add("now", format!("{}: {}", planned.reason, clipped(&planned.message)));
+            (None, Some(planned), _) => {
+                section.add_finding("reason", format!("{}: {}", planned.reason, clipped(&planned.message)));
+                planned.reason
             }
-            _ => {}
-        }
+            (None, None, _) if self.is_never_initialised() => {
+                let text = "its kubelet does not run with --cloud-provider=external, or the taint was removed by hand";
+                section.add_finding("reason", format!("{}: {text}", reason::NoProviderID));
+                reason::NoProviderID
+            }
+            (None, None, _) => return section,
+        };
         if let Some(Advice { actor, fix, .. }) = advice {
             section.add("who acts", *actor);
             section.add_some("fix", Some(fix.as_str()).filter(|fix| !fix.is_empty()));
         }
-        section.add("page", format!("docs/reasons.md#{}", reason.to_lowercase()));
+        section.add("page", format!("docs/reasons.md#{}", reason.as_str().to_lowercase()));
         section
     }
 
@@ -177,6 +221,8 @@ impl NodeInquiry {
         }
         for vm in &report.matches {
             section.add("match", vm_title(vm));
+            section.add("", guest_name(vm));
+            section.add_some("", vm.path.as_deref().map(clipped));
         }
         let observation = report.entry.as_ref().and_then(|entry| entry.last_observation.as_ref());
         section.add_some("last seen", observation.map(|observation| location_text(&observation.location)));
@@ -254,6 +300,10 @@ impl NodeInquiry {
             section.add("", "nothing: another cloud provider has to initialise the Node");
             return section;
         };
+        if plan.outcome == NextStep::Superseded {
+            section.add("", "not known yet: the cache does not have the last write of this process");
+            return section;
+        }
         for action in &plan.actions {
             add_action(&mut section, action);
         }
@@ -302,12 +352,35 @@ pub(in crate::app::inquiries::explain) fn vm_section(title: &str, vm: &VmReport)
     section.add_some("UUID", vm.uuid.as_ref().map(ToString::to_string));
     section.add_some("host", vm.host.as_ref().map(object_text));
     let tools = if vm.tools.is_empty() { "not reported".to_owned() } else { clipped(&vm.tools) };
-    let host_name = match vm.host_name.as_str() {
+    section.add("guest", format!("VMware Tools {tools}, {}", guest_name(vm)));
+    if let Some(lag) = &vm.lag {
+        section.add_finding("as of", lag_text(lag));
+    }
+    section
+}
+
+/// Returns the age of the data about a VM, and the reason why they are not current.
+pub(in crate::app::inquiries::explain) fn lag_text(lag: &InventoryLag) -> String {
+    let InventoryLag { age, failure } = lag;
+    match age {
+        Some(age) => format!("{} ago: {}", duration(age.as_secs()), clipped(failure)),
+        None => clipped(failure),
+    }
+}
+
+fn guest_name(vm: &VmReport) -> String {
+    match vm.host_name.as_str() {
         "" => "no host name".to_owned(),
         name => format!("host name {}", quoted(name)),
-    };
-    section.add("guest", format!("VMware Tools {tools}, {host_name}"));
-    section
+    }
+}
+
+/// Returns the only item; `None` if there are several.
+fn only<T>(items: &[T]) -> Option<&T> {
+    match items {
+        [only] => Some(only),
+        [] | [_, ..] => None,
+    }
 }
 
 /// Returns name, id, vCenter and state of a VM.

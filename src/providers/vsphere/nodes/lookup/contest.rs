@@ -20,6 +20,11 @@ pub fn owner_clause(node: &NodeFacts, other: &NodeFacts, vm: &VmRecord) -> Optio
     order.is_gt().then(|| format!("already backs node {}{reason}", other.name))
 }
 
+/// Whether the guest's host name speaks for `other` and against `node`.
+pub fn is_called_rather(other: &NodeFacts, node: &NodeFacts, host_name: &str) -> bool {
+    name_rank(other, host_name) > name_rank(node, host_name)
+}
+
 /// Ranks the match of the name: 2 for the whole name, 1 for the first label only. The name of a Node without a domain
 /// counts as a whole match, whatever the guest's domain is.
 fn name_rank(node: &NodeFacts, host_name: &str) -> u8 {
@@ -86,6 +91,8 @@ mod tests {
         ] {
             let vm = VmRecord { host_name: host_name.into(), ..VmRecord::default() };
             let clause = format!("already backs node {}{grounds}", winner.name);
+            assert_eq!(is_called_rather(&winner, &loser, host_name), grounds == HOST_NAME, "{host_name} {winner:?}");
+            assert!(!is_called_rather(&loser, &winner, host_name), "{host_name} {winner:?} {loser:?}");
             assert_eq!(owner_clause(&loser, &winner, &vm), Some(clause), "{host_name} {winner:?} {loser:?}");
             assert_eq!(owner_clause(&winner, &loser, &vm), None, "{host_name} {winner:?} {loser:?}");
         }

@@ -82,7 +82,7 @@ impl NsxLoadBalancers {
             StepPurpose::Sync(members) => call
                 .preview_of_sync(&|family| members.of(family).to_vec())
                 .map_err(|error| (error.reason(), chain(&error))),
-            StepPurpose::Deletion => Ok(call.preview_of_deletion()),
+            StepPurpose::Deletion => call.preview_of_deletion().map_err(|error| (error.reason(), chain(&error))),
         })
     }
 

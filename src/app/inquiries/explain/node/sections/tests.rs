@@ -37,6 +37,7 @@ fn vm() -> VmReport {
         tools: "guestToolsRunning".to_owned(),
         host_name: "worker-7".to_owned(),
         host: Some(object("HostSystem", "host-18", "esx-07", "/dc-1/host/cluster-1/esx-07")),
+        lag: None,
     }
 }
 
@@ -124,6 +125,7 @@ fn lines(inquiry: &NodeInquiry) -> Vec<String> {
         host: String::new(),
         leads: true,
         is_detached: false,
+        find_leader: None,
         subject,
         summary,
         state,
@@ -141,11 +143,7 @@ fn facts(inquiry: &NodeInquiry, title: &str) -> Vec<(String, String)> {
 #[test]
 fn a_settled_node_shows_its_vm_and_the_rules_of_its_addresses_and_zone() {
     let mut inquiry = inquiry();
-    let mut initialised = node();
-    let spec = initialised.spec.get_or_insert_default();
-    spec.taints = None;
-    spec.provider_id = Some(format!("vsphere://{UUID}"));
-    inquiry.node = Arc::new(initialised);
+    inquiry.node = initialised();
     let expected = "\
 Node worker-7   initialised, up to date
 
@@ -268,7 +266,9 @@ fn without_a_vm_the_answers_and_the_matches_are_shown() {
     let of_vm = facts(&inquiry, "VM");
     assert_eq!(of_vm[0], ("none".to_owned(), "SeveralVMsMatch: several".to_owned()));
     assert_eq!(of_vm[1].1, vm_title(&vm()));
-    assert_eq!(of_vm[2].1, "vm-9, host host-18, pool resgroup-8 of the vCenter 4cb1");
+    assert_eq!(of_vm[2].1, "host name \"worker-7\"");
+    assert_eq!(of_vm[3].1, "/dc-1/vm/k8s/prod-worker-7");
+    assert_eq!(of_vm[4].1, "vm-9, host host-18, pool resgroup-8 of the vCenter 4cb1");
     let look_up = facts(&inquiry, "Look-up");
     assert_eq!(look_up[1].1, format!("by UUID {UUID} and by guest host name, decided 41 s ago"));
     assert_eq!(look_up[2].1, "a:443: matches by UUID: vm-1, vm-2");
@@ -308,6 +308,92 @@ fn without_a_term_and_before_the_first_reconcile_the_state_is_unknown() {
     assert_eq!(explanation.summary, "the node controller does not run in this process now");
     inquiry.preview = Some(NodePreview { plan: None, ..preview() });
     assert_eq!(inquiry.explanation().summary, "belongs to another cloud provider, and is left alone");
+}
+
+/// Returns a Node with provider ID and without taint.
+fn initialised() -> Arc<Node> {
+    let mut initialised = node();
+    let spec = initialised.spec.get_or_insert_default();
+    spec.taints = None;
+    spec.provider_id = Some(format!("vsphere://{UUID}"));
+    Arc::new(initialised)
+}
+
+fn blocked_plan(reason: Reason) -> Option<NodePlan> {
+    let blocked = NodeBlocked::new(reason, "why".to_owned(), Requeue::PERIOD);
+    Some(NodePlan { outcome: NextStep::Blocked(blocked), ..NodePlan::default() })
+}
+
+#[test]
+fn a_settled_node_is_held_again_once_its_plan_has_something_to_do() {
+    let label = Metadata { labels: BTreeMap::from([("zone".to_owned(), None)]), ..Metadata::default() };
+    let writing = NodePlan { actions: vec![NodeAction::SetMetadata(label)], ..NodePlan::default() };
+    let superseded = NodePlan { outcome: NextStep::Superseded, ..NodePlan::default() };
+    for (plan, state, summary) in [
+        (blocked_plan(reason::NoAddresses), SubjectState::Held, "has changed since the last reconcile: NoAddresses"),
+        (Some(writing), SubjectState::Held, "has changed since the last reconcile, and is written next"),
+        (Some(NodePlan::default()), SubjectState::Settled, "initialised, up to date"),
+        (Some(superseded), SubjectState::Settled, "initialised, up to date"),
+    ] {
+        let preview = Some(NodePreview { plan, defers_record: true, ..preview() });
+        let inquiry = NodeInquiry { node: initialised(), preview, ..inquiry() };
+        let explanation = inquiry.explanation();
+        assert_eq!((explanation.state, explanation.summary.as_str()), (state, summary));
+    }
+    let preview = Some(NodePreview { plan: blocked_plan(reason::NoAddresses), ..preview() });
+    let inquiry = NodeInquiry { node: initialised(), preview, ..inquiry() };
+    let shown = facts(&inquiry, "What blocks it");
+    assert_eq!(shown[0], ("reason".to_owned(), "NoAddresses: why".to_owned()));
+    assert!(shown.iter().any(|(label, text)| label == "page" && text == "docs/reasons.md#noaddresses"), "{shown:?}");
+}
+
+#[test]
+fn after_a_write_that_the_cache_does_not_have_yet_nothing_is_announced() {
+    let plan = Some(NodePlan { outcome: NextStep::Superseded, ..NodePlan::default() });
+    let inquiry = NodeInquiry { preview: Some(NodePreview { plan, ..preview() }), ..inquiry() };
+    let written = facts(&inquiry, "Written next");
+    assert_eq!(written.len(), 1);
+    assert!(written[0].1.contains("the cache does not have the last write"), "{written:?}");
+}
+
+#[test]
+fn a_node_on_a_vcenter_that_does_not_answer_is_not_up_to_date_for_certain() {
+    let stale = Some(Unknown::new(vsphere::VCenterUnavailable, "vc does not answer"));
+    let metadata = InstanceMetadata { stale, found_by: FoundBy::SystemUuid, ..InstanceMetadata::default() };
+    let lag = InventoryLag { age: Some(Duration::from_secs(10_800)), failure: "vc does not answer".to_owned() };
+    let vm = Some(VmReport { lag: Some(lag), ..vm() });
+    let report = Some(NodeVmReport { metadata: Presence::Exists(metadata), vm, ..report() });
+    let inquiry = NodeInquiry { node: initialised(), report, ..inquiry() };
+    let explanation = inquiry.explanation();
+    let summary = "not known, the VM was last seen 3 h ago: VCenterUnavailable";
+    assert_eq!((explanation.state, explanation.summary.as_str()), (SubjectState::Unknown, summary));
+    let of_vm = facts(&inquiry, "VM");
+    assert_eq!(of_vm.last(), Some(&("as of".to_owned(), "3 h ago: vc does not answer".to_owned())));
+}
+
+#[test]
+fn a_node_that_is_never_initialised_is_held_with_the_command_that_starts_it() {
+    let mut untainted = node();
+    untainted.spec.get_or_insert_default().taints = None;
+    let inquiry = NodeInquiry { node: Arc::new(untainted), ..inquiry() };
+    let explanation = inquiry.explanation();
+    let summary = "has no provider ID and no taint, so it is never initialised";
+    assert_eq!((explanation.state, explanation.summary.as_str()), (SubjectState::Held, summary));
+    let shown = facts(&inquiry, "What blocks it");
+    let fix = shown.iter().find(|(label, _)| label == "fix").map(|(_, text)| text.as_str());
+    assert_eq!(fix, Some("kubectl taint node worker-7 node.cloudprovider.kubernetes.io/uninitialized=true:NoSchedule"));
+}
+
+#[test]
+fn a_command_names_a_match_only_if_it_is_the_only_one() {
+    let other = || VmReport { path: Some("/dc-1/vm/copy".to_owned()), ..vm() };
+    for (matches, is_named) in [(vec![other()], true), (vec![other(), vm()], false)] {
+        let report = Some(NodeVmReport { vm: None, matches, ..report() });
+        let preview = Some(NodePreview { plan: blocked_plan(vsphere::VMNotReadable), ..preview() });
+        let shown = facts(&NodeInquiry { report, preview, ..inquiry() }, "What blocks it");
+        let fix = shown.iter().find(|(label, _)| label == "fix").map(|(_, text)| text.clone()).unwrap();
+        assert_eq!(fix.contains("/dc-1/vm/"), is_named, "{fix}");
+    }
 }
 
 #[test]

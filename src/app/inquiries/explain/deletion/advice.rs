@@ -1,5 +1,6 @@
 //! The reason why a Node is not deleted: the message, who acts, and the remedy.
 
+use crate::app::inquiries::explain::actors::{CLUSTER, VSPHERE};
 use crate::app::inquiries::explain::answer_time::AnswerTime;
 use crate::app::inquiries::explain::outside_text::clipped;
 use crate::app::reports::explain::Section;
@@ -60,63 +61,68 @@ pub(super) fn of(name: &str, node: &NodeDeletionFacts, time: &AnswerTime) -> Opt
     }
 }
 
+/// The condition of every command that deletes a Node, or allows its deletion against a rule.
+const IF_GONE: &str = "only if the VM is gone for certain";
+
 /// Returns the reason for a Node whose VM is not confirmed deleted.
 fn without_proof(name: &str, node: &NodeDeletionFacts, word: Reason, message: &str, is_transient: bool) -> HoldAdvice {
-    let delete = format!("only if the VM is gone for certain: kubectl delete node {name}");
+    let delete = format!("{IF_GONE}: kubectl delete node {name}");
     let (actor, remedies) = if word == reason::Uninitialized {
         let describe = format!("kubectl describe node {name} shows the condition VSphereInitialized");
-        ("cloud-node-controller initializes the Node first", vec![describe, delete])
+        ("no one: cloud-node-controller initializes the Node first".to_owned(), vec![describe, delete])
     } else if word == reason::NeverSeen {
         let uuid = node.facts.provider_id.rsplit('/').next().unwrap_or_default();
         let find = format!("govc find / -type m -config.uuid {}", clipped(uuid));
-        ("an administrator of vCenter looks for the VM", vec![find, delete])
+        (format!("{VSPHERE} looks for the VM"), vec![find, delete])
     } else if is_transient {
-        ("no one: the answer is on its way", Vec::new())
+        ("no one: the answer is on its way".to_owned(), Vec::new())
     } else {
-        ("an administrator fixes the cause in the message; then the proof is made again", vec![delete])
+        (format!("{CLUSTER} fixes the cause in the message; then the proof is made again"), vec![delete])
     };
-    HoldAdvice { word, message: clipped(message), actor: actor.to_owned(), remedies }
+    HoldAdvice { word, message: clipped(message), actor, remedies }
 }
 
 /// Returns the reason of the deletion policy.
 fn by_policy(name: &str, hold: &HoldReason, time: &AnswerTime) -> HoldAdvice {
     let until = hold.until().map(|until| time.wall_clock(until).to_string());
     let at = until.as_ref().map(|until| format!(" at {until}")).unwrap_or_default();
-    let allow = format!("to delete it at once: kubectl annotate node {name} {ANNOTATION_ALLOW_DELETION}=true");
-    let delete = format!("kubectl delete node {name}");
+    let allow =
+        format!("to delete it at once, {IF_GONE}: kubectl annotate node {name} {ANNOTATION_ALLOW_DELETION}=true");
+    let delete = format!("{IF_GONE}: kubectl delete node {name}");
     let no_one = |what: &str| format!("no one: {what}{at}");
     let (actor, remedies) = match hold {
         HoldReason::Grace { .. } => (no_one("the Node is checked again"), vec![allow]),
         HoldReason::Counting { .. } => (no_one("the other nodes are being checked"), vec![allow]),
         HoldReason::ControlPlane { .. } => {
-            let recover = format!("recover etcd and remove the member, then: {delete}");
-            ("an administrator of the control plane".to_owned(), vec![recover])
+            let recover = format!("recover etcd and remove the member, then, {delete}");
+            (CLUSTER.to_owned(), vec![recover])
         }
         HoldReason::Mass { .. } => {
-            let off = format!("if the VMs were not deleted on purpose: set CCM_NODE_DELETION=off before{at}");
+            let end = until.as_ref().map(|until| format!(" before {until}")).unwrap_or_default();
+            let off = format!("if the VMs were not deleted on purpose: set CCM_NODE_DELETION=off{end}");
             (no_one("the pause ends"), vec![off, allow])
         }
         HoldReason::Limit { until: Some(_), .. } => (no_one("the next deletion is possible"), vec![allow]),
         HoldReason::Limit { until: None, .. } => {
             let raise = "raise --node-deletion-limit".to_owned();
-            ("an administrator of this program".to_owned(), vec![raise, allow])
+            (CLUSTER.to_owned(), vec![raise, allow])
         }
         HoldReason::Refused { .. } => {
             let fields = format!("involvedObject.name={name},reason=DeletingNodeFailed");
             let events = format!("kubectl get events -n default --field-selector {fields} shows the answer");
-            (format!("an administrator of the API server; the next attempt is{at}"), vec![events])
+            (format!("{CLUSTER}; the next attempt is{at}"), vec![events])
         }
         HoldReason::Paused(_) => {
             let resume = format!("{IN_THE_POD} deletions resume");
             ("an operator, or no one: the pause ends by itself".to_owned(), vec![resume])
         }
         HoldReason::DryRun => {
-            let enforce = format!("set --node-deletion=enforce, or: {delete}");
-            ("an administrator of this program".to_owned(), vec![enforce])
+            let enforce = format!("set --node-deletion=enforce, or, {delete}");
+            (CLUSTER.to_owned(), vec![enforce])
         }
         HoldReason::Off { .. } => {
-            let enforce = format!("set --node-deletion=enforce and no SKIP_NODE_DELETION, or: {delete}");
-            ("an administrator of this program".to_owned(), vec![enforce])
+            let enforce = format!("set --node-deletion=enforce and no SKIP_NODE_DELETION, or, {delete}");
+            (CLUSTER.to_owned(), vec![enforce])
         }
     };
     HoldAdvice { word: hold.reason(), message: clipped(&hold.message(until.as_deref())), actor, remedies }

@@ -111,8 +111,8 @@ What holds the deletion
   message           the grace period runs until 2026-11-24T03:12:58Z; then the Node may be deleted,
                     unless its kubelet reports
   who acts          no one: the Node is checked again at 2026-11-24T03:12:58Z
-  remedy            to delete it at once: kubectl annotate node worker-7
-                    vsphere-ccm.dev/allow-deletion=true
+  remedy            to delete it at once, only if the VM is gone for certain: kubectl annotate node
+                    worker-7 vsphere-ccm.dev/allow-deletion=true
   page              docs/reasons.md#deletiongraceperiod
 
 Node
@@ -160,7 +160,7 @@ fn actor_without_end(hold: &HoldReason) -> &'static str {
     match hold {
         HoldReason::Counting { .. } => "no one",
         HoldReason::Paused(_) => "an operator",
-        _ => "an administrator",
+        _ => "the administrator of the cluster",
     }
 }
 
@@ -188,7 +188,7 @@ fn every_hold_names_who_acts_and_a_remedy_with_the_name_of_the_node() {
         (
             DeletionRule::MassHold,
             HoldReason::Mass { absent: 9, nodes: 12, names, until },
-            "CCM_NODE_DELETION=off before",
+            "CCM_NODE_DELETION=off before 2026-11-24T03:13:40Z",
         ),
         (DeletionRule::MassHold, HoldReason::Counting { unanswered: 3 }, "allow-deletion=true"),
         (
@@ -206,6 +206,9 @@ fn every_hold_names_who_acts_and_a_remedy_with_the_name_of_the_node() {
         let facts = &explanation.sections[0].facts;
         let remedies = texts(facts, "remedy");
         assert!(remedies.iter().any(|text| text.contains(remedy)), "{word}: {facts:?}");
+        for text in remedies.iter().filter(|text| text.contains("allow-deletion") || text.contains("kubectl delete")) {
+            assert!(text.contains("only if the VM is gone for certain: kubectl "), "{word}: {text}");
+        }
         let actor = texts(facts, "who acts").join("");
         let expected = if hold.until().is_some() { "03:13:40Z" } else { actor_without_end(&hold) };
         assert!(actor.contains(expected), "{word}: {facts:?}");
@@ -226,7 +229,12 @@ fn a_node_without_a_proof_is_held_by_the_answer_about_its_vm() {
     let held = |reason, is_quiet| Candidacy::Held { reason, message: "x".repeat(400), is_quiet };
     for (candidacy, word, actor, first_unreached) in [
         (held(reason::Uninitialized, false), "Uninitialized", "cloud-node-controller", "proof"),
-        (held(reason::CloudUnavailable, false), "CloudUnavailable", "administrator", "DeletionOff"),
+        (
+            held(reason::CloudUnavailable, false),
+            "CloudUnavailable",
+            "the administrator of the cluster fixes",
+            "DeletionOff",
+        ),
         (held(reason::LookupPending, true), "LookupPending", "no one", "DeletionOff"),
         (Candidacy::Unreported(unknown(reason::CloudError, "m")), "CloudError", "administrator", "DeletionOff"),
     ] {

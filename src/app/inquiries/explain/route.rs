@@ -1,6 +1,7 @@
 //! `explain route NODE`: the routes to the pod networks of one Node.
 
 use super::Explanation;
+use super::actors::{CLUSTER, GUEST, NSX};
 use super::answer_time::AnswerTime;
 use super::outside_text::clipped;
 use crate::app::inquiries::Inquiries;
@@ -20,8 +21,8 @@ pub(super) fn explain(process: &Inquiries, name: &str) -> Result<Explanation, Ve
     let term = process.terms.route.as_ref().and_then(CurrentTerm::get);
     let Some(term) = term else { return Ok(unknown(name)) };
     let Some(facts) = term.explain(name) else { return Err(term.known_nodes()) };
-    let known = facts.networks.iter().map(|one| process.vsphere.known_route(&facts.node, &one.network?)).collect();
-    Ok(explanation(&facts, known, &AnswerTime::now()))
+    let known = facts.networks.iter().map(|one| process.vsphere.known_route(&facts.node, &one.network?));
+    Ok(explanation(&facts, &known.collect::<Vec<_>>(), &AnswerTime::now()))
 }
 
 fn subject(name: &str) -> String {
@@ -41,11 +42,14 @@ fn unknown(name: &str) -> Explanation {
 }
 
 /// Makes the explanation. `known` has the known route of each network.
-fn explanation(facts: &RouteFacts, known: Vec<Option<KnownRoute>>, time: &AnswerTime) -> Explanation {
+fn explanation(facts: &RouteFacts, known: &[Option<KnownRoute>], time: &AnswerTime) -> Explanation {
     let name = node::name(&facts.node);
-    let (state, summary) = standing(facts);
+    let of_networks = facts.networks.iter().zip(known);
+    let is_unrealized = |known: &Option<KnownRoute>| known.as_ref().is_some_and(|known| known.is_unrealized);
+    let unrealized = of_networks.clone().find(|(_, known)| is_unrealized(known)).map(|(network, _)| network);
+    let (state, summary) = standing(facts, unrealized);
     let mut sections: Vec<Section> = Vec::new();
-    for (network, known) in facts.networks.iter().zip(known) {
+    for (network, known) in of_networks {
         sections.push(network_section(name, network, known.as_ref(), facts, time));
     }
     sections.push(node_section(facts, time));
@@ -61,8 +65,9 @@ fn hold(network: &PodNetworkFacts) -> Option<&'static str> {
     }
 }
 
-/// Returns the state of the routes, and the sentence about them.
-fn standing(facts: &RouteFacts) -> (SubjectState, String) {
+/// Returns the state of the routes, and the sentence about them. `unrealized` is the first network with a route that NSX
+/// has not realized yet.
+fn standing(facts: &RouteFacts, unrealized: Option<&PodNetworkFacts>) -> (SubjectState, String) {
     if !facts.is_own {
         return (SubjectState::Settled, "none: the Node belongs to another provider".to_owned());
     }
@@ -74,13 +79,32 @@ fn standing(facts: &RouteFacts) -> (SubjectState, String) {
         let lasting = lasting.unwrap_or_default();
         return (SubjectState::Held, format!("{} held{lasting}: {word}", clipped(&network.text)));
     }
+    if !facts.are_listed {
+        let why = facts.listing_failure.as_deref().map(|failure| format!(": {}", clipped(failure)));
+        let why = why.unwrap_or_default();
+        return (SubjectState::Unknown, format!("not known: the routes were not listed yet in this term{why}"));
+    }
     let is_ready = |network: &PodNetworkFacts| network.routing == Routing::Ready;
     match facts.networks.iter().find(|network| !is_ready(network)) {
         Some(network) => (SubjectState::Held, format!("{} pending", clipped(&network.text))),
+        None if unrealized.is_some() => {
+            let network = unrealized.map(|network| clipped(&network.text)).unwrap_or_default();
+            (SubjectState::Held, format!("{network} pending: NSX has not realized the route yet"))
+        }
         None if facts.unwritten_condition.is_some() => {
             (SubjectState::Held, "Ready, but the condition NetworkUnavailable cannot be written".to_owned())
         }
-        None => (SubjectState::Settled, format!("{} Ready", count(facts.networks.len(), "route"))),
+        None => {
+            let ready = format!("{} Ready", count(facts.networks.len(), "route"));
+            match &facts.listing_failure {
+                Some(failure) => {
+                    let text =
+                        format!("not known: {ready} in the last list, and no list succeeds: {}", clipped(failure));
+                    (SubjectState::Unknown, text)
+                }
+                None => (SubjectState::Settled, ready),
+            }
+        }
     }
 }
 
@@ -151,15 +175,16 @@ fn next_attempt(facts: &PodNetworkFacts, node: &RouteFacts, time: &AnswerTime) -
 fn add_remedy(section: &mut Section, name: &str, word: Reason, known: Option<&KnownRoute>) {
     let (actor, command) = if word == reason::PodNetworkForeign || word == reason::PodNetworkInUse {
         let columns = "NAME:.metadata.name,NETWORKS:.spec.podCIDRs";
-        ("an administrator of the cluster", format!("kubectl get nodes -o custom-columns='{columns}'"))
+        (CLUSTER.to_owned(), format!("kubectl get nodes -o custom-columns='{columns}'"))
     } else if word == NoNextHop {
         let paths = "{.status.addresses} {.spec.podCIDRs}";
-        ("an administrator of the VM", format!("kubectl get node {name} -o jsonpath='{paths}'"))
+        (GUEST.to_owned(), format!("kubectl get node {name} -o jsonpath='{paths}'"))
     } else {
         let id = known.and_then(|known| Some((known.router.as_str(), known.id.as_ref()?)));
         let of_route = id.map(|(router, id)| format!(" of {router}/static-routes/{id}")).unwrap_or_default();
         let events = format!("kubectl get events -n default --field-selector involvedObject.name={name}");
-        ("an administrator of NSX, unless the next attempt succeeds", format!("{events} shows the failure{of_route}"))
+        let actor = format!("{NSX}, unless the next attempt succeeds");
+        (actor, format!("{events} shows the failure{of_route}"))
     };
     section.add("who acts", actor);
     section.add("check", command);
@@ -178,6 +203,9 @@ fn node_section(facts: &RouteFacts, time: &AnswerTime) -> Section {
         section.add_finding("", format!("the condition cannot be written: {reason}"));
     }
     section.add_some("next pass", facts.next_pass.map(|pass| time.wall_clock(pass).to_string()));
+    if let Some(failure) = &facts.listing_failure {
+        section.add_finding("list", format!("failed: {}", clipped(failure)));
+    }
     section
 }
 
@@ -203,6 +231,8 @@ mod tests {
             networks,
             next_pass: Some(now + Duration::from_secs(300)),
             unwritten_condition: None,
+            are_listed: true,
+            listing_failure: None,
         }
     }
 
@@ -234,7 +264,7 @@ mod tests {
 
     fn text(facts: &RouteFacts, known: Vec<Option<KnownRoute>>, now: Instant) -> (SubjectState, String) {
         let Explanation { subject, summary, state, sections } =
-            explanation(facts, known, &AnswerTime::of(now, "2026-11-24T03:12:40Z"));
+            explanation(facts, &known, &AnswerTime::of(now, "2026-11-24T03:12:40Z"));
         let report = ExplainReport {
             version: String::new(),
             time: Timestamp::UNIX_EPOCH,
@@ -331,8 +361,47 @@ mod tests {
             (facts(Vec::new(), now), SubjectState::Settled, "none: the Node has no network in spec.podCIDRs"),
             (unwritten, SubjectState::Held, "Ready, but the condition NetworkUnavailable cannot be written"),
         ] {
-            assert_eq!(standing(&facts), (state, summary.to_owned()));
+            assert_eq!(standing(&facts, None), (state, summary.to_owned()));
         }
         assert_eq!(unknown("worker-7").state, SubjectState::Unknown);
+    }
+
+    #[test]
+    fn while_routes_cannot_be_listed_or_are_not_realized_no_route_is_settled() {
+        let now = Instant::now();
+        let ready = || vec![network("10.244.7.0/24", Routing::Ready)];
+        let failure = Some("NSX does not answer".to_owned());
+        let failing = RouteFacts { listing_failure: failure.clone(), ..facts(ready(), now) };
+        let unlisted = RouteFacts { are_listed: false, ..facts(vec![network("10.244.7.0/24", Routing::Pending)], now) };
+        let never = RouteFacts { listing_failure: failure, ..unlisted.clone() };
+        let unrealized = KnownRoute { is_unrealized: true, ..known(Some("id")) };
+        for (facts, known, state, summary) in [
+            (
+                failing,
+                known(Some("id")),
+                SubjectState::Unknown,
+                "not known: 1 route Ready in the last list, and no list succeeds: NSX does not answer",
+            ),
+            (unlisted, known(None), SubjectState::Unknown, "not known: the routes were not listed yet in this term"),
+            (
+                never,
+                known(None),
+                SubjectState::Unknown,
+                "not known: the routes were not listed yet in this term: NSX does not answer",
+            ),
+            (
+                facts(ready(), now),
+                unrealized,
+                SubjectState::Held,
+                "10.244.7.0/24 pending: NSX has not realized the route yet",
+            ),
+        ] {
+            let has_failed = facts.listing_failure.is_some();
+            let explained = explanation(&facts, &[Some(known)], &AnswerTime::now());
+            assert_eq!((explained.state, explained.summary.as_str()), (state, summary));
+            let of_node = explained.sections.last().unwrap();
+            let is_shown = of_node.facts.iter().any(|fact| fact.text == "failed: NSX does not answer");
+            assert_eq!(is_shown, has_failed, "{of_node:?}");
+        }
     }
 }

@@ -5,6 +5,7 @@ mod sections;
 mod summary;
 
 use super::Explanation;
+use super::outside_text::clipped;
 use crate::app::inquiries::Inquiries;
 use crate::app::reports::explain::nearest;
 use crate::app::reports::text::duration;
@@ -110,17 +111,6 @@ impl BalancedService {
     /// Returns the time since `time`.
     fn age(&self, time: Instant) -> String {
         duration(self.now.saturating_duration_since(time).as_secs())
-    }
-}
-
-/// Maximum number of characters of a text from outside.
-const MAX_CHARS: usize = 300;
-
-/// Returns the beginning of a text from outside.
-fn clipped(text: &str) -> String {
-    match text.char_indices().nth(MAX_CHARS) {
-        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
-        None => text.to_owned(),
     }
 }
 

@@ -28,6 +28,10 @@ pub struct RouteFacts {
     pub next_pass: Option<Instant>,
     /// The reason why the condition `NetworkUnavailable` could not be written.
     pub unwritten_condition: Option<Reason>,
+    /// Whether the routes were listed in this term.
+    pub are_listed: bool,
+    /// The failure of the last listing, if it failed.
+    pub listing_failure: Option<String>,
 }
 
 /// The route to one pod network of a Node.
@@ -60,8 +64,9 @@ impl RouteReconciler {
         let networks = wanted_texts(&node).filter(|_| is_own);
         let networks = networks.map(|text| self.explain_network(&progress, &node, text, &refusals)).collect();
         let (next_pass, unwritten_condition) = (progress.next_pass(), progress.unwritten_condition(name));
+        let (are_listed, listing_failure) = (progress.are_listed, progress.listing_failure.clone());
         drop(progress);
-        Some(RouteFacts { node, is_own, networks, next_pass, unwritten_condition })
+        Some(RouteFacts { node, is_own, networks, next_pass, unwritten_condition, are_listed, listing_failure })
     }
 
     /// Returns the names that [`RouteReconciler::explain`] knows, sorted.

@@ -1,7 +1,8 @@
 //! Pure: the sections of the explanation of a Service.
 
 use super::summary::addresses;
-use super::{BalancedService, TermFacts, clipped};
+use super::{BalancedService, TermFacts};
+use crate::app::inquiries::explain::outside_text::clipped;
 use crate::app::reports::explain::Section;
 use crate::app::reports::text::{count, duration};
 use crate::cloud::service;

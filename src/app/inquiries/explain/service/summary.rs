@@ -1,15 +1,16 @@
 //! Pure: the state of a Service in one sentence.
 
 use super::{BalancedService, TermFacts};
+use crate::app::inquiries::explain::outside_text::clipped;
 use crate::app::reports::explain::{SubjectState, lasting};
 use crate::app::reports::text::{count, duration};
 use crate::cloud::{Reason, service};
 use crate::controllers::service::explanation::{BackendNodes, BlockedService, ServiceFacts};
 use crate::controllers::service::plan::ServicePlan;
 use crate::controllers::service::reason;
-use crate::providers::vsphere::nsx::load_balancer::PlannedStep;
 use crate::providers::vsphere::nsx::load_balancer::explanation::{LoadBalancerFacts, ObjectState};
 use crate::providers::vsphere::nsx::load_balancer::ownership::ObjectOwner;
+use crate::providers::vsphere::nsx::load_balancer::{ListStatus, PlannedStep};
 use k8s_openapi::api::core::v1::Service;
 
 /// The state of a Service.
@@ -62,8 +63,11 @@ pub(super) fn of(known: &BalancedService) -> Summary {
         return Summary::unknown("not known: the objects in NSX are not listed yet in this term of leadership");
     };
     match (service, &facts.plan) {
-        (None, _) => of_absent(facts, state),
-        (Some(service), Some(plan)) => of_plan(service, plan, facts, state),
+        (None, _) => as_of_list(of_absent(facts, state), known),
+        (Some(service), Some(ServicePlan::LeaveAlone)) if is_of_another_program(service) => {
+            Summary::settled(of_another_program(service))
+        }
+        (Some(service), Some(plan)) => as_of_list(of_plan(service, plan, facts, state), known),
         (Some(_), None) => Summary::unknown("not known: the load balancers are being configured"),
     }
 }
@@ -84,6 +88,21 @@ fn not_configured(service: Option<&Service>) -> Summary {
         Some(service) if service::is_load_balancer(service) => Summary::settled(of_another_program(service)),
         _ => Summary::unknown("not known: this process has no load balancers configured"),
     }
+}
+
+fn is_of_another_program(service: &Service) -> bool {
+    service::is_load_balancer(service) && !service::wants_load_balancer(service)
+}
+
+/// Returns the summary. A state that depends on a list of NSX is not known while NSX cannot be listed.
+fn as_of_list(summary: Summary, known: &BalancedService) -> Summary {
+    let list = known.balancer.as_ref().map(|balancer| &balancer.list);
+    let Some(ListStatus { last: Some(last), failure: Some(failure) }) = list else { return summary };
+    if summary.state != SubjectState::Settled {
+        return summary;
+    }
+    let age = known.age(*last);
+    Summary::unknown(format!("not known: {}, as of the list {age} ago: {}", summary.text, clipped(failure)))
 }
 
 fn of_another_program(service: &Service) -> String {
@@ -112,7 +131,6 @@ fn of_plan(service: &Service, plan: &ServicePlan, facts: &ServiceFacts, state: &
             Ok(_) => Summary::held(format!("the load balancer is not complete: {}", next_of(state))),
         },
         ServicePlan::LeaveAlone if service::wants_load_balancer(service) => of_wanted(service, facts, state),
-        ServicePlan::LeaveAlone if service::is_load_balancer(service) => Summary::settled(of_another_program(service)),
         ServicePlan::LeaveAlone => of_unwanted(service, state),
     }
 }

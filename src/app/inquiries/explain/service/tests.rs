@@ -105,6 +105,21 @@ fn with(change: impl FnOnce(&mut ServiceFacts, &mut LoadBalancerFacts)) -> Balan
     known
 }
 
+impl BalancedService {
+    /// Returns the Service after a failed list of NSX.
+    fn with_failed_list(mut self) -> Self {
+        self.balancer.as_mut().unwrap().list.failure = Some("NSX does not answer".to_owned());
+        self
+    }
+
+    /// Returns the Service without a record of the controller.
+    fn forgotten(mut self) -> Self {
+        let TermFacts::Current(facts) = &mut self.term else { panic!("the term is current") };
+        facts.has_record = false;
+        self
+    }
+}
+
 fn with_next(next: Result<PlannedStep, (crate::cloud::Reason, String)>, plan: ServicePlan) -> BalancedService {
     with(|facts, balancer| {
         facts.plan = Some(plan);
@@ -275,12 +290,37 @@ fn each_state_of_a_service_has_its_sentence_and_its_exit_code() {
 }
 
 #[test]
+fn nothing_is_settled_by_a_list_of_nsx_that_has_failed_since() {
+    let of_service =
+        |spec: Value, ingress: &[&str]| BalancedService { service: Some(cached(spec, ingress)), ..served() };
+    let without_objects = |mut known: BalancedService| {
+        known.balancer.as_mut().unwrap().state.as_mut().unwrap().objects.clear();
+        known
+    };
+    let absent = BalancedService { service: None, ..without_objects(served()) }.forgotten();
+    let cluster_ip = without_objects(of_service(json!({"type": "ClusterIP"}), &[]));
+    for (known, settled) in [
+        (served(), "served at 192.0.2.5"),
+        (cluster_ip, "has the type ClusterIP and no load balancer"),
+        (absent, "does not exist, or needs no load balancer; NSX has no object of it"),
+    ] {
+        let Explanation { summary, state, .. } = explanation(&known);
+        assert_eq!((state, summary.as_str()), (SubjectState::Settled, settled));
+        let Explanation { summary, state, .. } = explanation(&known.with_failed_list());
+        let expected = format!("not known: {settled}, as of the list 0 s ago: NSX does not answer");
+        assert_eq!((state, summary), (SubjectState::Unknown, expected));
+    }
+    let of_others = of_service(json!({"type": "LoadBalancer", "loadBalancerClass": "x/y"}), &[]).with_failed_list();
+    assert_eq!(explanation(&of_others).state, SubjectState::Settled, "NSX does not decide about it");
+}
+
+#[test]
 fn an_obstacle_says_who_acts_with_a_command_and_its_page_and_when_it_is_tried_again() {
     for (reason, next_attempt, actor, command, attempt) in [
         (
             reason::LoadBalancerNotPossible,
             None,
-            "the owner of the Service changes it",
+            "the owner of the Service",
             "kubectl edit service -n shop web",
             "when the Service, the Nodes or vsphere.conf change",
         ),
@@ -288,27 +328,28 @@ fn an_obstacle_says_who_acts_with_a_command_and_its_page_and_when_it_is_tried_ag
             reason::LoadBalancerCapacity,
             Some(301),
             "the administrator of NSX",
-            "curl -k -u USER https://nsx.example.com:443/policy/api/v1/infra/lb-services/l/service-usage",
+            "curl -s --cacert CA_FILE -u USER https://nsx.example.com:443/policy/api/v1/infra/lb-services/l/service-usage",
             "in 5 m 1 s, or when the Service changes",
         ),
         (
             reason::AddressUnavailable,
             Some(0),
             "the administrator of NSX",
-            "curl -k -u USER https://nsx.example.com:443/policy/api/v1/infra/ip-pools",
+            "curl -s --cacert CA_FILE -u USER https://nsx.example.com:443/policy/api/v1/infra/ip-pools | jq '.results[] | \
+             {path, pool_usage}' shows the free addresses",
             "now",
         ),
         (
             controller::NoSelectedNodes,
             None,
-            "the operator of this program, with its configuration or permissions",
+            "the administrator of the cluster",
             "kubectl get nodes --show-labels",
             "when the Service, the Nodes or vsphere.conf change",
         ),
         (
             controller::WriteConflict,
             Some(5),
-            "no one: it is tried again",
+            "no one: it passes by itself",
             "kubectl describe service -n shop web",
             "in 5 s, or when the Service changes",
         ),

@@ -27,15 +27,30 @@ pub fn rewrapped(screen: &str) -> String {
     lines.iter().flat_map(|line| broken(line)).collect::<Vec<_>>().join("\n")
 }
 
+/// Columns of the labels of facts, and of their indentation.
+const FACT: usize = 20;
+
 fn broken(line: &str) -> Vec<String> {
+    let indent = if line.starts_with("  ") { FACT } else { 2 };
     let mut lines = vec![String::new()];
     for (number, word) in line.split(' ').enumerate() {
         let last = lines.last_mut().unwrap();
         match last.chars().count() + 1 + word.chars().count() <= WIDTH {
             _ if number == 0 => last.push_str(word),
             true => last.push_str(&format!(" {word}")),
-            false => lines.push(format!("  {word}")),
+            false => lines.push(format!("{}{word}", " ".repeat(indent))),
         }
     }
     lines
+}
+
+#[test]
+fn a_fact_continues_below_its_beginning_as_on_the_terminal() {
+    let long = "word ".repeat(30);
+    let shown = rewrapped(&format!("Node a\n  label             {}\n", long.trim_end()));
+    let lines: Vec<&str> = shown.lines().collect();
+    assert_eq!(lines.len(), 3, "{shown}");
+    assert!(lines[1].starts_with("  label             word") && lines[1].len() <= WIDTH, "{shown}");
+    assert!(lines[2].starts_with(&format!("{}word", " ".repeat(FACT))), "{shown}");
+    assert_eq!(rewrapped(&shown), shown);
 }

@@ -2,7 +2,7 @@
 //! deletion of one Node.
 
 use super::protocol::{Answer, DeletionsRequest, ExplainSubject, version};
-use super::{Inquiries, explain, status, whole};
+use super::{Inquiries, election, explain, status, whole};
 use crate::app::reports::deletions::{ChangeOutcome, DeletionsChange, DeletionsReport};
 use crate::base::error_chain::chain;
 use crate::controllers::node_lifecycle::candidacy::Candidacy;

@@ -307,8 +307,8 @@ mod tests {
         for question in [
             Question::Status { vcenter: long(), node: None },
             Question::Status { vcenter: None, node: long() },
-            Question::Check { node: long(), vcenter: None, is_deep: false },
-            Question::Check { node: None, vcenter: long(), is_deep: false },
+            Question::Check { node: long(), vcenter: None, is_deep: false, is_preflight: false },
+            Question::Check { node: None, vcenter: long(), is_deep: false, is_preflight: false },
             Question::Explain { subject, name: "x".repeat(MAX_TEXT + 1) },
         ] {
             let request = Request { version: version(), question, masks_users: false };

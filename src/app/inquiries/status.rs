@@ -61,7 +61,9 @@ pub(super) fn require_known(process: &Inquiries, vcenter: Option<&str>, node: Op
         }
     }
     match node {
-        Some(name) if !process.nodes.contains(name) && nodes_gap(process).is_none() => Err(not_found("node", name, process.nodes.keys())),
+        Some(name) if !process.nodes.contains(name) && nodes_gap(process).is_none() => {
+            Err(not_found("node", name, process.nodes.keys()))
+        }
         _ => Ok(()),
     }
 }

@@ -40,7 +40,8 @@ const LEAST_SIZE: usize = 64 << 10;
 
 /// Returns the command line.
 pub(super) fn command() -> Command {
-    arguments::command(NAME, ABOUT, EXAMPLES).args([
+    let command = arguments::command(NAME, ABOUT, EXAMPLES).mut_arg("wait", |wait| wait.hide(true));
+    command.args([
         Arg::new("anonymise")
             .long("anonymise")
             .action(ArgAction::SetTrue)
@@ -93,9 +94,9 @@ fn bundle(arguments: &[OsString]) -> Result<CommandOutput, CommandOutput> {
         let message = "standard output is a terminal: redirect it to a file, such as bundle > bundle.tar.gz";
         return Err(CommandOutput::failure(message, USAGE_ERROR));
     }
-    // Before the first question, because the file may exist.
-    let mut map = MapOutput::new(&matches)?;
     let mut collector = BundleCollector::new(&options)?;
+    // Before the first byte of the archive, because the file may exist; and not without a process to ask.
+    let mut map = MapOutput::new(&matches)?;
     let manifest = collector.write(io::stdout().lock()).map_err(BundleFailure::output)?;
     let text = map.write(collector.map()).map_err(|error| {
         CommandOutput::failure(&format!("--map: cannot write the names: {error}"), Verdict::Incomplete.exit_code())

@@ -36,14 +36,7 @@ pub(super) fn run(arguments: &[OsString]) -> CommandOutput {
 
 /// The commands with options of their own.
 fn with_options() -> [Command; 6] {
-    [
-        status::command(),
-        explain::command(),
-        plan::command(),
-        check::command(),
-        deletions::command(),
-        bundle::command(),
-    ]
+    [status::command(), explain::command(), plan::command(), check::command(), deletions::command(), bundle::command()]
 }
 
 /// Returns the long names of a command's options, each with its help text.
@@ -176,9 +169,16 @@ mod tests {
                 !["status)", "explain)", "plan)", "check)", "deletions)", "bundle)", "if [["]
                     .iter()
                     .any(|start| line.trim_start().starts_with(start))
-                    && !["from status'", "from explain'", "from plan'", "from check'", "from deletions'", "from bundle'"]
-                        .iter()
-                        .any(|part| line.contains(part))
+                    && ![
+                        "from status'",
+                        "from explain'",
+                        "from plan'",
+                        "from check'",
+                        "from deletions'",
+                        "from bundle'",
+                    ]
+                    .iter()
+                    .any(|part| line.contains(part))
             };
             let script: String = script.lines().filter(is_of_flags).collect();
             for flag in options::command().get_arguments().filter(|flag| !flag.is_hide_set()) {

@@ -137,7 +137,9 @@ impl Credentials {
         let offers = known.entries.values().map(|entry| Arc::clone(&entry.offer.borrow()));
         let logins = offers.flat_map(|offer| match &*offer {
             CredentialState::Ready(credentials) => credentials.clone(),
-            CredentialState::Pending { .. } | CredentialState::Missing { .. } => Vec::new(),
+            CredentialState::Pending { .. } | CredentialState::Unreadable { .. } | CredentialState::Missing { .. } => {
+                Vec::new()
+            }
         });
         let secret = |credential: Arc<Credential>| match &credential.login {
             Login::Password { password, .. } => Some(password.clone()),

@@ -41,7 +41,8 @@ fn reading_of(spec: &LeaseSpec) -> LeaseReading {
     let lasting = spec.lease_duration_seconds.map(|seconds| SignedDuration::from_secs(seconds.into()));
     let expiry = renewed.zip(lasting).and_then(|(renewed, lasting)| renewed.checked_add(lasting).ok());
     let acquired = spec.acquire_time.as_ref().map(|time| time.0);
-    LeaseReading { expiry: expiry.filter(|_| holder.is_some()), status: LeaseStatus { holder, acquired } }
+    let status = LeaseStatus { holder, acquired, ..LeaseStatus::default() };
+    LeaseReading { expiry: expiry.filter(|_| status.holder.is_some()), status }
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use support::fake_nsx::{FakeNsx, Model};
 use support::rbac::{self, Subject};
 use support::{ApiServer, Vcenter, eventually};
 
-use super::detached::{self, writes};
+use super::observer::{self, writes};
 use super::{CommandResult, ask, compare_with_page, json as json_of, normalised, start_candidate};
 use crate::cluster::{Cluster, LIMIT};
 
@@ -205,7 +205,7 @@ async fn a_rehearsal_writes_nothing_and_announces_what_the_daemon_then_writes() 
     cluster.register(0..2).await;
     let versions = cluster.versions().await;
     let config = Cluster::zoned(&[vcenter.ini_section("vc-1", "dc-1")]);
-    let site = detached::Site::new(&cluster, &server, &config);
+    let site = observer::Site::new(&cluster, &server, &config);
     let (code, announced) = site.json(&["plan", "--compare"]).await;
     assert_eq!((code, &announced["isDetached"]), (Some(1), &json!(true)), "{announced:#}");
     assert_eq!(announced["nodes"]["counts"]["updated"], 2, "{announced:#}");
@@ -243,7 +243,7 @@ async fn another_configuration_is_planned_without_a_change_in_nsx() {
     let (host, ca_file) = (nsx.address(), ca_file.display());
     let login = format!("[NSXT]\nhost = {host}\nca-file = {ca_file}\nuser = ccm\npassword = Correct-Horse-1\n");
     let config = format!("{}\n{login}[Route]\nrouter-path = /infra/tier-1s/t1\n", Cluster::zoned(&[section]));
-    let mut site = detached::Site::new(&cluster, ApiServer::shared().await, &config);
+    let mut site = observer::Site::new(&cluster, ApiServer::shared().await, &config);
     site.flags.push(format!("--cluster-name={}", cluster.pool()));
     site.flags.push("--cluster-cidr=10.244.0.0/16".to_owned());
     let before = nsx.objects();

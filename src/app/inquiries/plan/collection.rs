@@ -10,7 +10,7 @@ use crate::app::controllers::ControllerSource;
 use crate::app::inquiries::explain::answer_time::AnswerTime;
 use crate::app::inquiries::explain::not_found;
 use crate::app::inquiries::protocol::{Answer, version};
-use crate::app::inquiries::{DetachedSettings, Inquiries, status, whole};
+use crate::app::inquiries::{DetachedSettings, Inquiries, election, whole};
 use crate::app::reports::plan::{ObjectPlan, PlanCounts, PlanPart, PlanPartBuilder, PlanReport};
 use crate::app::reports::status::{ControllerState, StatusNote};
 use crate::cloud::{Reason, node};

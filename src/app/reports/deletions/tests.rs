@@ -27,6 +27,9 @@ fn report() -> DeletionsReport {
             name: "cloud-controller-manager".to_owned(),
             holder: Some("cp-1_8a7e".to_owned()),
             since: "2026-11-20T23:13:21Z".parse().ok(),
+            read_age_seconds: Some(1),
+            renewal_age_seconds: Some(1),
+            lease_duration_seconds: Some(15),
         }),
         change: None,
         pause: DeletionPauseStatus {

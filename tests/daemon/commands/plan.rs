@@ -107,11 +107,11 @@ fn screen_of(output: &str, cluster: &Cluster, vcenter: &Vcenter) -> String {
     let mut broken: Vec<String> = Vec::new();
     for line in normalised(&lines.join("\n"), vcenter).lines() {
         let mut rest = line.to_owned();
-        while let Some((end, _)) = rest.char_indices().nth(100) {
-            let at = rest[..=end].rfind(' ').filter(|at| *at > INDENT).unwrap_or(end);
-            let next = format!("{indent}{}", rest[at..].trim_start());
-            broken.push(rest[..at].to_owned());
-            rest = next;
+        while let Some((end, char)) = rest.char_indices().nth(100) {
+            let at = rest.split_at(end + char.len_utf8()).0.rfind(' ').filter(|at| *at > INDENT).unwrap_or(end);
+            let (line, next) = rest.split_at(at);
+            broken.push(line.to_owned());
+            rest = format!("{indent}{}", next.trim_start());
         }
         broken.push(rest);
     }

@@ -3,7 +3,7 @@
 use crate::app::inquiries::Inquiries;
 use crate::app::reports::check::CheckResult;
 use crate::app::reports::check::catalogue::CheckId;
-use crate::app::reports::check::permissions::{PermissionAnswer, PermissionFacts, permissions};
+use crate::app::reports::check::permissions::{PermissionAnswer, PermissionFacts, RuleObjects, permissions};
 use crate::app::settings::Settings;
 use crate::app::shared_services::SharedServices;
 use crate::controllers::node_lifecycle::DeletionMode;
@@ -83,9 +83,24 @@ pub(super) async fn check(process: &Inquiries) -> Vec<CheckResult> {
 /// Adds the permissions without an answer. The answers have the order of `needed`.
 fn add_unanswered(facts: &mut Vec<PermissionFacts>, needed: &[NeededPermission], reason: &str) {
     let answered = facts.len();
-    for NeededPermission { permission, consequence } in needed.iter().skip(answered) {
-        let (permission, consequence) = (permission.clone(), *consequence);
-        facts.push(PermissionFacts { permission, consequence, answer: PermissionAnswer::Unknown(reason.to_owned()) });
+    let unknown = || PermissionAnswer::Unknown(reason.to_owned());
+    facts.extend(needed.iter().skip(answered).map(|needed| needed.with_answer(unknown())));
+}
+
+impl NeededPermission {
+    fn with_answer(&self, answer: PermissionAnswer) -> PermissionFacts {
+        let Permission { group, resource, subresource, verb, namespace, name } = self.permission.clone();
+        let resource = match subresource {
+            Some(subresource) => format!("{resource}/{subresource}"),
+            None => resource,
+        };
+        PermissionFacts {
+            permission: self.permission.to_string(),
+            verb,
+            objects: RuleObjects { group, resource, namespace, name },
+            consequence: self.consequence,
+            answer,
+        }
     }
 }
 
@@ -99,15 +114,14 @@ fn own_accounts() -> CheckResult {
 }
 
 async fn review(process: &Inquiries, needed: NeededPermission) -> PermissionFacts {
-    let NeededPermission { permission, consequence } = needed;
     // The semaphore is never closed.
     let _turn = process.calls.acquire().await;
-    let answer = match is_allowed(&process.api_server, &permission, LIMIT).await {
+    let answer = match is_allowed(&process.api_server, &needed.permission, LIMIT).await {
         Ok(true) => PermissionAnswer::Allowed,
         Ok(false) => PermissionAnswer::Denied,
         Err(reason) => PermissionAnswer::Unknown(reason),
     };
-    PermissionFacts { permission, consequence, answer }
+    needed.with_answer(answer)
 }
 
 fn needed(settings: &PermissionSettings, config: &Config) -> Vec<NeededPermission> {

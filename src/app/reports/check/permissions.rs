@@ -3,18 +3,34 @@
 use super::CheckResult;
 use super::catalogue::CheckId;
 use crate::app::reports::text::count;
-use crate::kubernetes::permissions::Permission;
 use std::collections::BTreeMap;
 
 /// A permission, and whether this process has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PermissionFacts {
-    /// The permission.
-    pub permission: Permission,
+    /// The permission, such as `patch nodes/status`.
+    pub permission: String,
+    /// The verb, such as `patch`.
+    pub verb: String,
+    /// The objects of the permission.
+    pub objects: RuleObjects,
     /// What does not work without it; `None` if Nodes cannot be managed without it.
     pub consequence: Option<&'static str>,
     /// The answer of the API server.
     pub answer: PermissionAnswer,
+}
+
+/// The objects of a rule in a Role or ClusterRole.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RuleObjects {
+    /// The API group; empty for the core group.
+    pub group: String,
+    /// The resource, with the subresource if there is one, such as `nodes/status`.
+    pub resource: String,
+    /// The namespace; `None` for a ClusterRole.
+    pub namespace: Option<String>,
+    /// The name of the object; `None` for all objects.
+    pub name: Option<String>,
 }
 
 /// The answer of the API server about a permission.
@@ -35,18 +51,17 @@ const REMEDY: &str = "use the chart or the manifests of this version with which 
 pub fn permissions(facts: &[PermissionFacts]) -> Vec<CheckResult> {
     const ID: CheckId = CheckId::K02;
     let denied: Vec<&PermissionFacts> = facts.iter().filter(|one| one.answer == PermissionAnswer::Denied).collect();
-    let required: Vec<&Permission> =
-        denied.iter().filter(|one| one.consequence.is_none()).map(|one| &one.permission).collect();
+    let required: Vec<&PermissionFacts> = denied.iter().copied().filter(|one| one.consequence.is_none()).collect();
     let mut results = Vec::new();
     if !required.is_empty() {
-        let names: Vec<String> = required.iter().map(ToString::to_string).collect();
+        let names: Vec<&str> = required.iter().map(|one| one.permission.as_str()).collect();
         let result = CheckResult::failed(ID, "", format!("missing: {}", names.join("; ")));
         results.push(with_rules(result, &required));
     }
     for one in denied {
         if let Some(consequence) = one.consequence {
             let message = format!("missing: {}. Without it, {consequence}", one.permission);
-            results.push(with_rules(CheckResult::warning(ID, "", message), &[&one.permission]));
+            results.push(with_rules(CheckResult::warning(ID, "", message), &[one]));
         }
     }
     let unknown = facts.iter().filter_map(|one| match &one.answer {
@@ -65,25 +80,25 @@ pub fn permissions(facts: &[PermissionFacts]) -> Vec<CheckResult> {
 }
 
 /// Adds the remedies for missing permissions: the rules that grant them.
-fn with_rules(result: CheckResult, missing: &[&Permission]) -> CheckResult {
-    let mut verbs: BTreeMap<Permission, Vec<&str>> = BTreeMap::new();
-    for permission in missing {
-        let object = Permission { verb: String::new(), ..(*permission).clone() };
-        verbs.entry(object).or_default().push(&permission.verb);
+fn with_rules(result: CheckResult, missing: &[&PermissionFacts]) -> CheckResult {
+    let mut verbs: BTreeMap<&RuleObjects, Vec<&str>> = BTreeMap::new();
+    for one in missing {
+        verbs.entry(&one.objects).or_default().push(&one.verb);
     }
-    let result = result.with_remedy(REMEDY);
-    verbs.iter().fold(result, |result, (object, verbs)| result.with_remedy(rule(object, verbs)))
+    let mut result = result.with_remedy(REMEDY);
+    for (objects, verbs) in verbs {
+        result = result.with_remedy(rule(objects, &verbs));
+    }
+    result
 }
 
 /// Returns the rule that allows these verbs, and the kind of Role that needs it.
-fn rule(object: &Permission, verbs: &[&str]) -> String {
-    let Permission { group, resource, subresource, namespace, name, .. } = object;
+fn rule(objects: &RuleObjects, verbs: &[&str]) -> String {
+    let RuleObjects { group, resource, namespace, name } = objects;
     let role = match namespace {
         Some(namespace) => format!("a Role in namespace {namespace}"),
         None => "a ClusterRole".to_owned(),
     };
-    let subresource = subresource.as_ref().map(|subresource| format!("/{subresource}")).unwrap_or_default();
-    let resource = format!("{resource}{subresource}");
     let names = name.as_ref().map(|name| format!(", resourceNames: [{name:?}]")).unwrap_or_default();
     format!("rule of {role}: {{apiGroups: [{group:?}], resources: [{resource:?}]{names}, verbs: {verbs:?}}}")
 }
@@ -94,8 +109,9 @@ mod tests {
     use crate::app::reports::check::CheckStatus;
 
     fn fact(verb: &str, consequence: Option<&'static str>, answer: PermissionAnswer) -> PermissionFacts {
-        let permission = Permission { resource: "nodes".to_owned(), verb: verb.to_owned(), ..Permission::default() };
-        PermissionFacts { permission, consequence, answer }
+        let (permission, verb) = (format!("{verb} nodes"), verb.to_owned());
+        let objects = RuleObjects { resource: "nodes".to_owned(), ..RuleObjects::default() };
+        PermissionFacts { permission, verb, objects, consequence, answer }
     }
 
     #[test]
@@ -127,13 +143,14 @@ mod tests {
     fn the_remedy_for_missing_permissions_has_their_rules() {
         let denied = |verb: &str, subresource: Option<&str>, of: Option<(&str, &str)>| {
             let mut facts = fact(verb, None, PermissionAnswer::Denied);
-            facts.permission.subresource = subresource.map(str::to_owned);
-            facts.permission.namespace = of.map(|(namespace, _)| namespace.to_owned());
-            facts.permission.name = of.map(|(_, name)| name.to_owned());
+            facts.objects.resource.push_str(subresource.unwrap_or_default());
+            facts.objects.namespace = of.map(|(namespace, _)| namespace.to_owned());
+            facts.objects.name = of.map(|(_, name)| name.to_owned());
             facts
         };
         let secret = Some(("kube-system", "vc"));
-        let facts = [denied("get", None, secret), denied("patch", Some("status"), None), denied("watch", None, secret)];
+        let facts =
+            [denied("get", None, secret), denied("patch", Some("/status"), None), denied("watch", None, secret)];
         let remedy = permissions(&facts).remove(0).remedy;
         let rules = [
             "rule of a Role in namespace kube-system: {apiGroups: [\"\"], resources: [\"nodes\"], resourceNames: \

@@ -83,12 +83,7 @@ fn without_deletion_and_election_fewer_permissions_are_needed() {
 fn answers_that_came_in_time_count_and_the_others_are_not_known() {
     let config = config::parse(CONF, "vsphere.conf").unwrap().config;
     let needed = needed(&settings(), &config);
-    let answer = |needed: &NeededPermission| PermissionFacts {
-        permission: needed.permission.clone(),
-        consequence: needed.consequence,
-        answer: PermissionAnswer::Denied,
-    };
-    let mut facts = vec![answer(&needed[0])];
+    let mut facts = vec![needed[0].with_answer(PermissionAnswer::Denied)];
     add_unanswered(&mut facts, &needed, "no answer within 20 s");
     assert_eq!(facts.len(), needed.len());
     let results = permissions(&facts);

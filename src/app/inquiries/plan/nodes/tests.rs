@@ -173,14 +173,17 @@ fn fields(node: &Node) -> BTreeSet<(String, String)> {
     fields
 }
 
+/// Fields with their values.
+type FieldValues = BTreeSet<(String, String)>;
+
 /// Returns the values that are gone and new after the writes, one by one.
-fn differences(before: &Node, after: &Node) -> (BTreeSet<(String, String)>, BTreeSet<(String, String)>) {
+fn differences(before: &Node, after: &Node) -> (FieldValues, FieldValues) {
     let (before, after) = (fields(before), fields(after));
     (before.difference(&after).cloned().collect(), after.difference(&before).cloned().collect())
 }
 
 /// Returns the values that are gone and new according to the plan.
-fn announced(object: &ObjectPlan) -> (BTreeSet<(String, String)>, BTreeSet<(String, String)>) {
+fn announced(object: &ObjectPlan) -> (FieldValues, FieldValues) {
     let is_write = |change: &&PlannedChange| matches!(change.kind, ChangeKind::Update | ChangeKind::Adopt);
     let writes = || object.changes.iter().filter(is_write);
     let gone = writes().filter_map(|change| Some((change.field.clone(), change.present.clone()?)));

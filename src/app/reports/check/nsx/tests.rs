@@ -133,9 +133,12 @@ fn nsx_that_stopped_answering_after_the_login_passes_neither_reachability_nor_lo
     assert_eq!(reach.message, "answers, and the certificate is verified; its objects were listed 12 m ago");
 }
 
+/// A change of a healthy status, with its name.
+type Change = (&'static str, fn(&mut NsxStatus));
+
 #[test]
 fn objects_that_were_not_listed_or_not_tried_yet_are_not_known() {
-    let cases: [(&str, fn(&mut NsxStatus)); 5] = [
+    let cases: [Change; 5] = [
         ("routes not listed", |status| status.routes.as_mut().unwrap().are_listed = false),
         ("routes not tried", |status| status.routes.as_mut().unwrap().pending = 1),
         ("balancers not listed", |status| status.load_balancers.as_mut().unwrap().orphans = None),

@@ -146,7 +146,10 @@ fn changes(resource: &Resource, desired: &Resource, members: &[Member]) -> Vec<S
     compare("node port", text(present.node_port), text(wanted.node_port));
     compare("application profile", path(&present.profile), path(&wanted.profile));
     compare("restricted to source ranges", present.is_restricted.to_string(), wanted.is_restricted.to_string());
-    compare("SNAT disabled", text(present.is_snat_disabled), text(wanted.is_snat_disabled));
+    // The SNAT of an object of another program is not compared, and stays.
+    if wanted.is_snat_disabled.is_some() {
+        compare("SNAT disabled", text(present.is_snat_disabled), text(wanted.is_snat_disabled));
+    }
     let monitor_type = |one: &ResourceSpec| text(one.monitor_type.map(MonitorType::resource_type));
     compare("type", monitor_type(present), monitor_type(wanted));
     compare("source ranges", ranges(resource), ranges(desired));

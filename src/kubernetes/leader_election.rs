@@ -32,7 +32,7 @@ use crate::runtime::tasks::BoxError;
 use config::ACQUIRE_JITTER;
 pub use config::{InvalidLease, LeaseConfig, identity};
 pub use health::RenewalCheck;
-pub use reading::{LeaseReading, read_lease};
+pub use reading::{ElectionReading, read_lease};
 use record::{LeaseDecision, Observation};
 use standby::{LeaseObservation, ReleaseWatch};
 

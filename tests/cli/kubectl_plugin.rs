@@ -65,8 +65,9 @@ impl Cluster {
     }
 
     fn command(&self, shell: &str, arguments: &[&str]) -> Command {
-        let mut command = Command::new(shell);
-        command.arg(PLUGIN).args(arguments).stdin(Stdio::null());
+        // A shell cannot trap a signal that its parent ignores, as a shell does for what it starts in the background.
+        let mut command = Command::new("env");
+        command.args(["--default-signal=INT", shell, PLUGIN]).args(arguments).stdin(Stdio::null());
         command.env("PATH", format!("{PROGRAMS}:/usr/bin:/bin")).env("CLUSTER", self.folder.path());
         command
     }

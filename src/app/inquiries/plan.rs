@@ -3,6 +3,7 @@
 mod collection;
 mod nodes;
 mod observer_plan;
+mod parts;
 mod routes;
 mod services;
 

@@ -158,7 +158,7 @@ pub struct PartSummary {
     /// Size of the files before compression, in bytes.
     pub size: usize,
     /// Whether the part is there.
-    pub state: PartState,
+    pub state: BundlePartState,
     /// The reason why the part or its rest is missing, or another remark. May be empty.
     pub note: String,
 }
@@ -166,7 +166,7 @@ pub struct PartSummary {
 /// Whether a part is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum PartState {
+pub enum BundlePartState {
     /// All of it.
     Complete,
     /// The beginning only, or the end of the log, because of `--max-size`.
@@ -179,7 +179,7 @@ pub enum PartState {
     Failed,
 }
 
-impl PartState {
+impl BundlePartState {
     fn as_str(self) -> &'static str {
         match self {
             Self::Complete => "complete",
@@ -261,17 +261,17 @@ mod tests {
         }
     }
 
-    fn summary(part: BundlePart, state: PartState, files: usize, note: &str) -> PartSummary {
+    fn summary(part: BundlePart, state: BundlePartState, files: usize, note: &str) -> PartSummary {
         PartSummary { part, files, size: files * 3_000, state, note: note.to_owned() }
     }
 
     fn all() -> BundleManifest {
         manifest(vec![
-            summary(BundlePart::Screen, PartState::Complete, 1, ""),
-            summary(BundlePart::Log, PartState::Cut, 1, "the last 1 MiB because of --max-size"),
-            summary(BundlePart::Events, PartState::Unavailable, 0, "list events: forbidden"),
-            summary(BundlePart::Inventory, PartState::LeftOut, 0, "because of --max-size"),
-            summary(BundlePart::Nodes, PartState::Failed, 2, "no answer"),
+            summary(BundlePart::Screen, BundlePartState::Complete, 1, ""),
+            summary(BundlePart::Log, BundlePartState::Cut, 1, "the last 1 MiB because of --max-size"),
+            summary(BundlePart::Events, BundlePartState::Unavailable, 0, "list events: forbidden"),
+            summary(BundlePart::Inventory, BundlePartState::LeftOut, 0, "because of --max-size"),
+            summary(BundlePart::Nodes, BundlePartState::Failed, 2, "no answer"),
         ])
     }
 
@@ -295,11 +295,11 @@ mod tests {
     #[test]
     fn a_bundle_is_complete_without_what_nobody_may_read() {
         for (state, expected) in [
-            (PartState::Complete, Verdict::Ok),
-            (PartState::Unavailable, Verdict::Ok),
-            (PartState::Cut, Verdict::Incomplete),
-            (PartState::LeftOut, Verdict::Incomplete),
-            (PartState::Failed, Verdict::Incomplete),
+            (BundlePartState::Complete, Verdict::Ok),
+            (BundlePartState::Unavailable, Verdict::Ok),
+            (BundlePartState::Cut, Verdict::Incomplete),
+            (BundlePartState::LeftOut, Verdict::Incomplete),
+            (BundlePartState::Failed, Verdict::Incomplete),
         ] {
             assert_eq!(manifest(vec![summary(BundlePart::Log, state, 1, "")]).verdict(), expected, "{state:?}");
         }

@@ -16,7 +16,7 @@ const LIMIT: Duration = Duration::from_secs(5);
 
 /// The Lease at the moment of a read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LeaseReading {
+pub struct ElectionReading {
     /// The holder.
     pub status: LeaseStatus,
     /// Time at which the Lease ends unless its holder renews it, by the clock of the holder; `None` without a holder,
@@ -28,21 +28,21 @@ pub struct LeaseReading {
 ///
 /// # Errors
 /// The API server did not return it, for this reason.
-pub async fn read_lease(client: &Client, namespace: &str, name: &str) -> Result<Option<LeaseReading>, String> {
+pub async fn read_lease(client: &Client, namespace: &str, name: &str) -> Result<Option<ElectionReading>, String> {
     let api: Api<Lease> = Api::namespaced(client.clone(), namespace);
     let what = format!("read lease {namespace}/{name}");
     let lease = get_opt(&what, LIMIT, &api, name).await.map_err(|error| chain(&error))?;
     Ok(lease.map(|lease| reading_of(&lease.spec.unwrap_or_default())))
 }
 
-fn reading_of(spec: &LeaseSpec) -> LeaseReading {
+fn reading_of(spec: &LeaseSpec) -> ElectionReading {
     let holder = holder(spec).map(str::to_owned);
     let renewed = spec.renew_time.as_ref().map(|time| time.0);
     let lasting = spec.lease_duration_seconds.map(|seconds| SignedDuration::from_secs(seconds.into()));
     let expiry = renewed.zip(lasting).and_then(|(renewed, lasting)| renewed.checked_add(lasting).ok());
     let acquired = spec.acquire_time.as_ref().map(|time| time.0);
     let status = LeaseStatus { holder, acquired, ..LeaseStatus::default() };
-    LeaseReading { expiry: expiry.filter(|_| status.holder.is_some()), status }
+    ElectionReading { expiry: expiry.filter(|_| status.holder.is_some()), status }
 }
 
 #[cfg(test)]

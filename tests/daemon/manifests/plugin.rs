@@ -22,8 +22,12 @@ const OWN_IMAGE: &str = "registry.test/ccm:v2";
 fn plugin(server: &ApiServer, kubeconfig: &Path, arguments: &[&str]) -> Command {
     let kubectl = Component::Kubectl.path();
     let programs = kubectl.parent().unwrap().display();
-    let mut command = Command::new("sh");
-    command.arg(PLUGIN).args(arguments).env("PATH", format!("{programs}:/usr/bin:/bin"));
+    // A shell cannot trap a signal that its parent ignores, as a shell does for what it starts in the background.
+    let mut command = Command::new("env");
+    command
+        .args(["--default-signal=INT", "sh", PLUGIN])
+        .args(arguments)
+        .env("PATH", format!("{programs}:/usr/bin:/bin"));
     command.env("KUBECONFIG", kubeconfig).env("HOME", server.folder()).kill_on_drop(true);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command

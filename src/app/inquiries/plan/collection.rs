@@ -3,8 +3,9 @@
 
 use super::nodes::{NodePlanFacts, node_plan, unknown_answer};
 use super::observer_plan::DetachedPlanner;
+use super::parts::{ONE_NODE, PlanParts, Slices, first_step, part_with_orphans, selected_nodes};
 use super::routes::RoutePlans;
-use super::services::{ServicePlanFacts, SyncPurpose, orphan_plan, service_plan};
+use super::services::{ServicePlanFacts, SyncPurpose, service_plan};
 use crate::app::catalogue;
 use crate::app::controllers::ControllerSource;
 use crate::app::inquiries::explain::answer_time::AnswerTime;
@@ -23,16 +24,11 @@ use crate::controllers::route::pod_networks::RefusedNetworks;
 use crate::controllers::service::ServiceReconciler;
 use crate::providers::vsphere::Provider;
 use crate::providers::vsphere::nsx::load_balancer::NsxLoadBalancers;
-use crate::providers::vsphere::nsx::load_balancer::preview::{FirstStep, StepPurpose, TargetMembers};
+use crate::providers::vsphere::nsx::load_balancer::preview::TargetMembers;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Node, Service};
+use k8s_openapi::api::core::v1::Node;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
-use tokio::time::Instant;
-
-/// Time after which the collection lets other tasks run.
-const SLICE: Duration = Duration::from_millis(1);
 
 /// Returns the plan of the process, or only that for one Node and its routes.
 pub(in crate::app::inquiries) async fn answer(process: &Inquiries, node: Option<&str>) -> Answer {
@@ -42,7 +38,7 @@ pub(in crate::app::inquiries) async fn answer(process: &Inquiries, node: Option<
         return not_found("node", name, process.nodes.keys());
     }
     let leads = process.leadership.is_leader();
-    let mut slices = Slices { began: Instant::now() };
+    let mut slices = Slices::new();
     let PlanParts { nodes, load_balancers, routes } = match &process.detached {
         Some(DetachedSettings { plan: settings, .. }) => {
             DetachedPlanner { process, settings, selected: node }.parts(&mut slices).await
@@ -66,13 +62,6 @@ pub(in crate::app::inquiries) async fn answer(process: &Inquiries, node: Option<
     Answer::Plan(Box::new(report.with_counts()))
 }
 
-/// The parts of a plan.
-pub(super) struct PlanParts {
-    pub(super) nodes: PlanPart,
-    pub(super) load_balancers: PlanPart,
-    pub(super) routes: PlanPart,
-}
-
 /// Returns the plan of the controllers of this process.
 async fn attached_parts(process: &Inquiries, node: Option<&str>, slices: &mut Slices) -> PlanParts {
     let nodes = nodes(process, node, slices).await;
@@ -81,25 +70,6 @@ async fn attached_parts(process: &Inquiries, node: Option<&str>, slices: &mut Sl
         None => load_balancers(process, slices).await,
     };
     PlanParts { nodes, load_balancers, routes: routes(process, node, slices).await }
-}
-
-/// The reason why a plan for one Node has no load balancers.
-pub(super) const ONE_NODE: &str = "--node selects a Node";
-
-/// Divides a long computation.
-pub(super) struct Slices {
-    /// Time at which the current slice began.
-    began: Instant,
-}
-
-impl Slices {
-    /// Lets other tasks run if the current slice is over.
-    pub(super) async fn next(&mut self) {
-        if self.began.elapsed() >= SLICE {
-            tokio::task::yield_now().await;
-            self.began = Instant::now();
-        }
-    }
 }
 
 /// The term of a controller in this process.
@@ -210,14 +180,6 @@ async fn nodes(process: &Inquiries, selected: Option<&str>, slices: &mut Slices)
     part.build()
 }
 
-/// Returns the cached Nodes, or only the selected one, ordered by name.
-pub(super) fn selected_nodes(process: &Inquiries, selected: Option<&str>) -> Vec<Arc<Node>> {
-    match selected {
-        Some(name) => process.nodes.get(name).into_iter().collect(),
-        None => process.nodes.list().collect(),
-    }
-}
-
 async fn routes(process: &Inquiries, selected: Option<&str>, slices: &mut Slices) -> PlanPart {
     let term = match PlanTerm::of(process.terms.route.as_ref()) {
         PlanTerm::Current(term) => term,
@@ -273,16 +235,6 @@ async fn load_balancers(process: &Inquiries, slices: &mut Slices) -> PlanPart {
     part_with_orphans(objects, &planners.balancers)
 }
 
-/// Returns the part with these Services, and with the load balancers of Services that do not exist.
-pub(super) fn part_with_orphans(mut objects: BTreeMap<String, ObjectPlan>, balancers: &NsxLoadBalancers) -> PlanPart {
-    for orphan in balancers.orphan_previews() {
-        objects.entry(orphan.service.clone()).or_insert_with(|| orphan_plan(&orphan));
-    }
-    let mut part = PlanPartBuilder::default();
-    objects.into_values().for_each(|object| part.add(object));
-    part.build()
-}
-
 /// The sources of the plan for a Service.
 struct ServicePlanners {
     term: Arc<ServiceReconciler>,
@@ -304,20 +256,5 @@ impl ServicePlanners {
             is_listed: self.is_listed,
             hold_of_targets: self.hold_of_targets.as_ref(),
         })
-    }
-}
-
-/// Returns the first step of the next call for a Service; `None` if no call is made, or before the first list.
-pub(super) fn first_step(
-    balancers: &NsxLoadBalancers,
-    members: &TargetMembers,
-    key: &str,
-    (purpose, service): (SyncPurpose, Option<&Service>),
-) -> Option<FirstStep> {
-    match (purpose, service) {
-        (SyncPurpose::Nothing, _) => None,
-        (SyncPurpose::Ensure, Some(service)) => balancers.first_step(service, StepPurpose::Sync(members)),
-        (SyncPurpose::Delete, Some(service)) => balancers.first_step(service, StepPurpose::Deletion),
-        (_, None) => balancers.first_step_of_remainder(key),
     }
 }

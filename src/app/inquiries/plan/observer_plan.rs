@@ -2,8 +2,8 @@
 //! and the pure plans of the controllers. Reads the cloud with limits, and writes nothing. Clocks, limits and backoff
 //! of a leader are not known.
 
-use super::collection::{ONE_NODE, PlanParts, Slices, first_step, part_with_orphans, selected_nodes};
 use super::nodes::{NodePlanFacts, node_plan, unknown_answer};
+use super::parts::{ONE_NODE, PlanParts, Slices, first_step, part_with_orphans, selected_nodes};
 use super::routes::RoutePlans;
 use super::services::{ServicePlanFacts, SyncPurpose, service_plan};
 use crate::app::catalogue::ControllerKind;

@@ -5,7 +5,9 @@ use super::BundleOptions;
 use crate::app::inquiries::protocol::{Answer, Question, version};
 use crate::app::reports::Verdict;
 use crate::app::reports::bundle::anonymiser::Anonymiser;
-use crate::app::reports::bundle::{BundleManifest, BundlePart, PartContent, PartPage, PartState, PartSummary, archive};
+use crate::app::reports::bundle::{
+    BundleManifest, BundlePart, BundlePartState, PartContent, PartPage, PartSummary, archive,
+};
 use crate::app::subcommands::arguments::CommonOptions;
 use crate::app::subcommands::{CommandOutput, USAGE_ERROR, process_client};
 use jiff::{Timestamp, Unit};
@@ -117,7 +119,8 @@ impl<'a> BundleCollector<'a> {
         archive: &mut ArchiveOutput<impl Write>,
         part: BundlePart,
     ) -> Result<PartSummary, BundleFailure> {
-        let mut summary = PartSummary { part, files: 0, size: 0, state: PartState::Complete, note: String::new() };
+        let mut summary =
+            PartSummary { part, files: 0, size: 0, state: BundlePartState::Complete, note: String::new() };
         let mut from = None;
         for number in 1..=MAX_PAGES {
             let PartPage { content, next } = match self.page(part, from.take()) {
@@ -137,8 +140,8 @@ impl<'a> BundleCollector<'a> {
                 break;
             }
         }
-        if from.is_some() && summary.state == PartState::Complete {
-            summary.state = PartState::Failed;
+        if from.is_some() && summary.state == BundlePartState::Complete {
+            summary.state = BundlePartState::Failed;
             summary.note = "the process sent too many pages".to_owned();
         }
         Ok(summary)
@@ -162,11 +165,11 @@ impl<'a> BundleCollector<'a> {
             }
             PartContent::Lines(text) => self.anonymised(text),
             PartContent::Unavailable(reason) => {
-                (summary.state, summary.note) = (PartState::Unavailable, self.anonymised(reason));
+                (summary.state, summary.note) = (BundlePartState::Unavailable, self.anonymised(reason));
                 return Ok(false);
             }
             PartContent::Unread(reason) => {
-                (summary.state, summary.note) = (PartState::Failed, self.anonymised(reason));
+                (summary.state, summary.note) = (BundlePartState::Failed, self.anonymised(reason));
                 return Ok(false);
             }
         };
@@ -183,14 +186,14 @@ impl<'a> BundleCollector<'a> {
             content = match summary.part {
                 BundlePart::Log if content.len() / LOG_CUT >= LEAST_LOG => end_of(content, content.len() / LOG_CUT),
                 _ => {
-                    let state = if summary.files > 0 { PartState::Cut } else { PartState::LeftOut };
+                    let state = if summary.files > 0 { BundlePartState::Cut } else { BundlePartState::LeftOut };
                     (summary.state, summary.note) = (state, TOO_LARGE.to_owned());
                     return Ok(false);
                 }
             };
         }
         if !is_whole {
-            (summary.state, summary.note) = (PartState::Cut, TOO_LARGE.to_owned());
+            (summary.state, summary.note) = (BundlePartState::Cut, TOO_LARGE.to_owned());
         }
         summary.files += 1;
         summary.size += content.len();
@@ -279,7 +282,7 @@ mod tests {
     }
 
     fn summary(part: BundlePart) -> PartSummary {
-        PartSummary { part, files: 0, size: 0, state: PartState::Complete, note: String::new() }
+        PartSummary { part, files: 0, size: 0, state: BundlePartState::Complete, note: String::new() }
     }
 
     /// Returns text that does not become smaller.
@@ -297,19 +300,19 @@ mod tests {
         let mut archive = archive_of(100 << 10);
         let mut of_log = summary(BundlePart::Log);
         assert!(collector.add_page(&mut archive, &mut of_log, PartContent::Lines(log.clone()), 1).unwrap());
-        assert_eq!((of_log.state, of_log.files, of_log.note.as_str()), (PartState::Cut, 1, TOO_LARGE));
+        assert_eq!((of_log.state, of_log.files, of_log.note.as_str()), (BundlePartState::Cut, 1, TOO_LARGE));
         assert!((LEAST_LOG..log.len() / 2).contains(&of_log.size), "{}", of_log.size);
         assert!(end_of(&log, of_log.size + 50).len() >= of_log.size, "the end is kept");
 
         let mut of_metrics = summary(BundlePart::Metrics);
         assert!(!collector.add_page(&mut archive, &mut of_metrics, PartContent::Lines(log), 1).unwrap());
-        assert_eq!((of_metrics.state, of_metrics.files), (PartState::LeftOut, 0));
+        assert_eq!((of_metrics.state, of_metrics.files), (BundlePartState::LeftOut, 0));
         let mut of_nodes = summary(BundlePart::Nodes);
         let small = PartContent::Document(json!([{"name": "worker-1"}]));
         assert!(collector.add_page(&mut archive, &mut of_nodes, small, 1).unwrap());
         let large = PartContent::Document(json!(noise(200 << 10)));
         assert!(!collector.add_page(&mut archive, &mut of_nodes, large, 2).unwrap());
-        assert_eq!((of_nodes.state, of_nodes.files), (PartState::Cut, 1));
+        assert_eq!((of_nodes.state, of_nodes.files), (BundlePartState::Cut, 1));
         assert!(archive.written <= archive.limit && archive.output.len() == archive.written);
     }
 
@@ -318,8 +321,8 @@ mod tests {
         let options = options(1 << 20);
         let mut collector = collector(&options, Some(Anonymiser::new(&[])));
         for (content, state) in [
-            (PartContent::Unavailable("10.0.0.7 forbids it".to_owned()), PartState::Unavailable),
-            (PartContent::Unread("10.0.0.7 forbids it".to_owned()), PartState::Failed),
+            (PartContent::Unavailable("10.0.0.7 forbids it".to_owned()), BundlePartState::Unavailable),
+            (PartContent::Unread("10.0.0.7 forbids it".to_owned()), BundlePartState::Failed),
         ] {
             let mut of_events = summary(BundlePart::Events);
             assert!(!collector.add_page(&mut archive_of(1 << 20), &mut of_events, content, 1).unwrap());

@@ -8,7 +8,7 @@ const CLIENT: &str = "src/runtime/local_socket/client.rs";
 const SOCKET: &str = "src/runtime/local_socket.rs";
 
 const INQUIRIES: &str = "src/app/inquiries.rs";
-const PROTOCOL: &str = "src/app/inquiries/protocol.rs";
+const MASKING: &str = "src/app/inquiries/protocol/masking.rs";
 
 const UNIT: Tests = &[&["--lib", "--", "runtime::local_socket"]];
 /// A daemon that is asked by commands.
@@ -53,8 +53,8 @@ pub fn all() -> Vec<Mutant> {
         ),
         Mutant::new(
             "commands-mask-one-user",
-            PROTOCOL,
-            ("            for user in users {", "            for user in users.iter().take(1) {"),
+            MASKING,
+            ("users.iter().filter(|user| !user.is_empty());", "users.iter().take(1);"),
             &[&["--lib", "--", "app::inquiries"]],
         ),
         Mutant::new(

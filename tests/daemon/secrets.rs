@@ -63,6 +63,8 @@ async fn no_secret_is_in_the_log_at_the_highest_level() {
     for words in [
         &["status"][..],
         &["check"],
+        &["plan"],
+        &["deletions", "list"],
         &["explain", "vcenter", right.host()],
         &["explain", "node", &node],
         &["explain", "deletion", &node],

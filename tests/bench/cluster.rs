@@ -18,6 +18,9 @@ use crate::subject::{Running, Subject};
 /// Limit of a step that is not measured.
 pub const LIMIT: Duration = Duration::from_secs(300);
 
+/// Additional time for the initialisation of each node, which takes longest while the API server writes its audit log.
+const PER_NODE: Duration = Duration::from_millis(60);
+
 /// An API server and a vCenter.
 pub struct Cluster {
     pub server: ApiServer,
@@ -67,9 +70,10 @@ impl Cluster {
     /// the load on the API server low.
     pub async fn until_initialised(&self, count: usize) {
         let mut initialised = Initialised::from_the_start(&self.client);
-        match timeout(LIMIT, initialised.follow(count)).await {
+        let limit = LIMIT + PER_NODE * u32::try_from(count).unwrap();
+        match timeout(limit, initialised.follow(count)).await {
             Ok(end) => end.unwrap(),
-            Err(_) => panic!("not within {LIMIT:?}: {count} nodes are initialised; {} were", initialised.count()),
+            Err(_) => panic!("not within {limit:?}: {count} nodes are initialised; {} were", initialised.count()),
         }
     }
 

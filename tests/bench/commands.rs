@@ -70,7 +70,7 @@ pub async fn measure(bench: &mut Bench) {
         for _ in 0..SAMPLES {
             samples.push(run(bench, &process.running, arguments).await.as_secs_f64() * 1e3);
         }
-        report(bench, arguments.join(" "), samples, Some(Limit::Below(limit)));
+        report(bench, nodes, arguments.join(" "), samples, Some(Limit::Below(limit)));
     }
     let asking = async {
         loop {
@@ -83,12 +83,12 @@ pub async fn measure(bench: &mut Bench) {
         times = repair_times(client) => times,
         () = asking => unreachable!("it asks until all Nodes are repaired"),
     };
-    report(bench, "a Node gets its addresses back, no commands".to_owned(), alone, None);
-    report(bench, "a Node gets its addresses back, commands run all the time".to_owned(), beside, None);
+    report(bench, nodes, "a Node gets its addresses back, no commands".to_owned(), alone, None);
+    report(bench, nodes, "a Node gets its addresses back, commands run all the time".to_owned(), beside, None);
 }
 
-fn report(bench: &mut Bench, what: String, samples: Vec<f64>, limit: Option<Limit>) {
-    let name = format!("{NODES} nodes, {SERVICES} Services: {what}");
+fn report(bench: &mut Bench, nodes: usize, what: String, samples: Vec<f64>, limit: Option<Limit>) {
+    let name = format!("{nodes} nodes, {SERVICES} Services: {what}");
     bench.report(Measure { chapter: CHAPTER, subject: bench.ours.name, name, unit: "ms", samples, limit });
 }
 

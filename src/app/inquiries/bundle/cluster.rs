@@ -5,6 +5,7 @@ use crate::app::inquiries::Inquiries;
 use crate::app::reports::bundle::{PartContent, PartPage};
 use crate::base::error_chain::chain;
 use crate::kubernetes::call::{CallError, get_opt, limited};
+use crate::kubernetes::deletion_lease;
 use crate::kubernetes::login_ledger::record_name;
 use crate::providers::vsphere::login::policy::{LOGIN_POLICY, NSX_LOGIN_POLICY};
 use k8s_openapi::api::coordination::v1::Lease;
@@ -33,9 +34,6 @@ const TOTAL_LIMIT: Duration = Duration::from_secs(20);
 
 /// The namespace of Events about Nodes.
 const NODE_EVENTS: &str = "default";
-
-/// The Lease with the pause of deletions and the last deletions.
-const DELETIONS: &str = "vsphere-ccm-deletions";
 
 /// Returns the Nodes from this name on.
 pub(super) fn nodes(process: &Inquiries, from: Option<&str>) -> PartPage {
@@ -69,7 +67,7 @@ fn lease_names(process: &Inquiries) -> BTreeSet<String> {
         logins.extend(users.iter().map(|user| record_name(policy.scope, &report.server, user)));
     }
     let election = process.lease.as_ref().map(|lease| lease.name.clone());
-    election.into_iter().chain([DELETIONS.to_owned()]).chain(logins.into_iter().take(LOGINS)).collect()
+    election.into_iter().chain([deletion_lease::NAME.to_owned()]).chain(logins.into_iter().take(LOGINS)).collect()
 }
 
 /// Returns Events in the namespaces in which this program writes Events about Nodes and Leases.

@@ -34,9 +34,9 @@ const AT_ONCE: usize = 8;
 /// Length of an annotation close to the API server's limit for one object. Its JSON form is six times as long.
 const ANNOTATION: usize = 250 << 10;
 
-/// Length of a message close to the API server's limit for one request. Its JSON form is six times as long. Three of
+/// Length of a text close to the API server's limit for one request. Its JSON form is six times as long. Three of
 /// them are close to etcd's limit for one object.
-const MESSAGE: usize = 480 << 10;
+const TEXT: usize = 480 << 10;
 
 /// The finalizer of Services with a load balancer.
 const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
@@ -163,19 +163,22 @@ impl MeasuredCluster {
         Api::<Node>::all(self.client.clone()).create(&PostParams::default(), &node).await.unwrap();
     }
 
-    /// Creates a Node with custom conditions of maximum length, as a kubelet would write them.
+    /// Creates a Node with conditions of maximum length, as a kubelet would write them. The product reads the reason of
+    /// the first one, and no other long field.
     async fn create_large_node(&self, number: usize) {
         let name = format!("large-{number}");
-        let condition = |number: usize| NodeCondition {
-            type_: format!("example.com/{number}"),
+        let text = "\u{1}".repeat(TEXT);
+        let unavailable = NodeCondition {
+            type_: "NetworkUnavailable".to_owned(),
             status: "True".to_owned(),
-            message: Some("\u{1}".repeat(MESSAGE)),
+            reason: Some(text.clone()),
             ..NodeCondition::default()
         };
-        self.create_node(&name, vec![condition(0)]).await;
+        self.create_node(&name, vec![unavailable]).await;
         let nodes = Api::<Node>::all(self.client.clone());
         for number in 1..3 {
-            let patch = Patch::Strategic(json!({"status": {"conditions": [condition(number)]}}));
+            let unread = json!({"type": format!("example.com/{number}"), "status": "True", "message": text});
+            let patch = Patch::Strategic(json!({"status": {"conditions": [unread]}}));
             nodes.patch_status(&name, &PatchParams::default(), &patch).await.unwrap();
         }
     }

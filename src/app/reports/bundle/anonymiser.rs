@@ -1,13 +1,18 @@
 //! Pure: replaces names and addresses by tokens. The same name has the same token in all texts of one bundle. Names are
 //! those that the process knows; addresses, UUIDs and MAC addresses are recognised by their form.
 
+mod addresses;
+
 use super::{KnownName, NameKind};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
-/// Minimum length of a name, in bytes. Shorter names occur as parts of ordinary words.
+/// Minimum length of a name, in bytes. Shorter names are ordinary words, unless they have a digit.
 const MIN_NAME: usize = 3;
+
+/// Minimum length of a name with a digit, in bytes.
+const MIN_NUMBERED_NAME: usize = 2;
 
 /// Words that are names in every cluster or every vCenter, and tell nothing about a site.
 const COMMON: [&str; 16] = [
@@ -29,25 +34,38 @@ const COMMON: [&str; 16] = [
     "null",
 ];
 
-/// Length of a UUID with its hyphens.
-const UUID: usize = 36;
-
-/// Length of a MAC address with its separators.
-const MAC: usize = 17;
-
 /// Replaces names and addresses, and remembers the token of each.
 #[derive(Debug, Default)]
 pub struct Anonymiser {
-    /// The word for each known name in lower case.
-    names: HashMap<String, &'static str>,
-    /// Lengths of the names, by the letters and digits at their beginning.
+    /// The known names by each of their spellings in lower case.
+    spellings: HashMap<String, KnownSpelling>,
+    /// Lengths of the spellings, by their beginning.
     lengths: HashMap<String, BTreeSet<usize>>,
-    /// The token of each name and address in lower case.
+    /// The token of each name and address, by its identity.
     tokens: HashMap<String, String>,
     /// Number of tokens with each word.
     counts: HashMap<&'static str, usize>,
     /// The name or address of each token, as first read.
     originals: BTreeMap<String, String>,
+}
+
+/// The meaning of a spelling.
+#[derive(Debug)]
+struct KnownSpelling {
+    /// The word of the token.
+    word: &'static str,
+    /// The name in lower case, which is the same for all spellings.
+    name: String,
+}
+
+/// A name or address in a text.
+struct FoundName {
+    /// Length in the text, in bytes.
+    length: usize,
+    /// The word of the token.
+    word: &'static str,
+    /// The same for all spellings of one name or address.
+    identity: String,
 }
 
 impl Anonymiser {
@@ -70,14 +88,19 @@ impl Anonymiser {
     }
 
     fn add_name(&mut self, word: &'static str, name: &str) {
-        let name = name.to_lowercase();
-        let is_number = name.bytes().all(|byte| byte.is_ascii_digit());
-        let is_address = name.parse::<IpAddr>().is_ok();
-        let start = leading_word(&name);
-        let is_usable = name.len() >= MIN_NAME && !start.is_empty() && !is_number && !is_address;
-        if is_usable && !COMMON.contains(&name.as_str()) && !self.names.contains_key(&name) {
-            self.lengths.entry(start.to_owned()).or_default().insert(name.len());
-            self.names.insert(name, word);
+        // As texts are compared.
+        let lower = name.to_ascii_lowercase();
+        let is_address = lower.parse::<IpAddr>().is_ok();
+        if !is_long_enough(&lower) || is_address || COMMON.contains(&lower.as_str()) {
+            return;
+        }
+        // Logs and errors quote names, which escapes backslashes and quotes.
+        let quoted: String = name.escape_debug().collect();
+        for spelling in [lower.clone(), quoted.to_ascii_lowercase()] {
+            if !self.spellings.contains_key(&spelling) {
+                self.lengths.entry(beginning(&spelling).to_owned()).or_default().insert(spelling.len());
+                self.spellings.insert(spelling, KnownSpelling { word, name: lower.clone() });
+            }
         }
     }
 
@@ -95,11 +118,13 @@ impl Anonymiser {
         let mut at = 0;
         let mut before = b' ';
         while let Some(byte) = lower.as_bytes().get(at) {
-            let found = if is_word(before) || !is_first(*byte) { None } else { self.find(&lower, at, before) };
+            let is_inside = is_word(before) && is_word(*byte);
+            let found = if is_inside { None } else { self.find(&lower, at, before) };
             match found {
-                Some((length, word)) => {
+                Some(found) => {
+                    let length = found.length;
                     let original = text.get(at..at + length).unwrap_or_default();
-                    let token = self.token(word, original);
+                    let token = self.token(found, original);
                     replaced.push_str(text.get(copied..at).unwrap_or_default());
                     replaced.push_str(&token);
                     at += length;
@@ -108,7 +133,9 @@ impl Anonymiser {
                     before = b'0';
                 }
                 None => {
-                    before = *byte;
+                    // The letter of an escaped line break or tab is no part of the word after it.
+                    let is_escape = before == b'\\' && matches!(*byte, b'n' | b'r' | b't');
+                    before = if is_escape { b' ' } else { *byte };
                     at += 1;
                 }
             }
@@ -130,43 +157,39 @@ impl Anonymiser {
         }
     }
 
-    /// Returns the length of the name or address at this place, and the word of its token.
-    fn find(&self, lower: &str, at: usize, before: u8) -> Option<(usize, &'static str)> {
+    /// Returns the name or address at this place. `before` is the byte before it.
+    fn find(&self, lower: &str, at: usize, before: u8) -> Option<FoundName> {
         let rest = lower.get(at..)?;
         if let Some(found) = self.name_at(rest) {
             return Some(found);
         }
-        if let Some(length) = uuid_at(rest) {
-            return Some((length, "uuid"));
-        }
-        // A colon or a dot before these would make them the end of something else.
-        if before == b':' || before == b'.' {
+        if is_word(before) {
             return None;
         }
-        if let Some(length) = mac_at(rest) {
-            return Some((length, "mac"));
-        }
-        ip_at(rest).map(|length| (length, "ip"))
+        let address = addresses::address_at(lower, at)?;
+        Some(FoundName { length: address.length, word: address.word, identity: address.identity })
     }
 
     /// Returns the longest known name at the beginning of the text.
-    fn name_at(&self, rest: &str) -> Option<(usize, &'static str)> {
-        let lengths = self.lengths.get(leading_word(rest))?;
+    fn name_at(&self, rest: &str) -> Option<FoundName> {
+        let lengths = self.lengths.get(beginning(rest))?;
         lengths.iter().rev().find_map(|length| {
-            let name = rest.get(..*length).filter(|_| ends_at(rest, *length))?;
-            self.names.get(name).map(|word| (*length, *word))
+            let spelling = rest.get(..*length).filter(|_| ends_at(rest, *length))?;
+            let KnownSpelling { word, name } = self.spellings.get(spelling)?;
+            Some(FoundName { length: *length, word, identity: name.clone() })
         })
     }
 
-    fn token(&mut self, word: &'static str, original: &str) -> String {
-        if let Some(token) = self.tokens.get(&original.to_lowercase()) {
+    fn token(&mut self, found: FoundName, original: &str) -> String {
+        let FoundName { word, identity, .. } = found;
+        if let Some(token) = self.tokens.get(&identity) {
             return token.clone();
         }
         let count = self.counts.entry(word).or_default();
         *count += 1;
         // No name of a Node or of a VM's host has an underscore.
         let token = format!("{word}_{count}");
-        self.tokens.insert(original.to_lowercase(), token.clone());
+        self.tokens.insert(identity, token.clone());
         self.originals.insert(token.clone(), original.to_owned());
         token
     }
@@ -188,67 +211,25 @@ fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || !byte.is_ascii()
 }
 
-/// Whether a name or address may begin with this byte. An IPv6 address may begin with a colon.
-fn is_first(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || byte == b':'
-}
-
 /// Whether no word goes on at this place.
 fn ends_at(text: &str, at: usize) -> bool {
-    text.as_bytes().get(at).is_none_or(|byte| !is_word(*byte))
+    let last = at.checked_sub(1).and_then(|last| text.as_bytes().get(last));
+    // A name may end with a bracket, and another word may follow.
+    last.is_some_and(|byte| !is_word(*byte)) || text.as_bytes().get(at).is_none_or(|byte| !is_word(*byte))
 }
 
-/// Returns the ASCII letters and digits at the beginning.
-fn leading_word(text: &str) -> &str {
+/// Whether a name can be told from ordinary words and numbers.
+fn is_long_enough(name: &str) -> bool {
+    let digits = name.bytes().filter(u8::is_ascii_digit).count();
+    let least = if digits > 0 { MIN_NUMBERED_NAME } else { MIN_NAME };
+    name.len() >= least && digits < name.len() && name.chars().any(char::is_alphanumeric)
+}
+
+/// Returns the ASCII letters and digits at the beginning or, without any, the first character.
+fn beginning(text: &str) -> &str {
     let end = text.bytes().position(|byte| !byte.is_ascii_alphanumeric()).unwrap_or(text.len());
-    text.get(..end).unwrap_or_default()
-}
-
-fn uuid_at(text: &str) -> Option<usize> {
-    let candidate = text.get(..UUID).filter(|_| ends_at(text, UUID))?;
-    let is_valid = candidate.bytes().enumerate().all(|(at, byte)| match at {
-        8 | 13 | 18 | 23 => byte == b'-',
-        _ => byte.is_ascii_hexdigit(),
-    });
-    is_valid.then_some(UUID)
-}
-
-fn mac_at(text: &str) -> Option<usize> {
-    let candidate = text.get(..MAC).filter(|_| ends_at(text, MAC))?;
-    let separator = candidate.as_bytes().get(2).filter(|byte| b":-".contains(byte))?;
-    let is_valid = candidate.bytes().enumerate().all(|(at, byte)| match at % 3 {
-        2 => byte == *separator,
-        _ => byte.is_ascii_hexdigit(),
-    });
-    // A longer chain of pairs is something else, such as a fingerprint.
-    let is_end = text.as_bytes().get(MAC).is_none_or(|byte| byte != separator);
-    (is_valid && is_end).then_some(MAC)
-}
-
-/// Returns the length of the IP address at the beginning, except of one that every host has.
-fn ip_at(text: &str) -> Option<usize> {
-    let is_part = |byte: u8| byte.is_ascii_hexdigit() || byte == b':' || byte == b'.';
-    let end = text.bytes().position(|byte| !is_part(byte)).unwrap_or(text.len());
-    // A dot or colon may end the sentence or separate the port.
-    let candidate = text.get(..end)?.trim_end_matches('.');
-    let (with_port, _) = candidate.split_once(':').unwrap_or((candidate, ""));
-    let shorter = candidate.trim_end_matches(':');
-    for text_of_ip in [candidate, shorter, with_port.trim_end_matches('.')] {
-        let is_end = text_of_ip.len() < end || ends_at(text, end);
-        match text_of_ip.parse::<IpAddr>() {
-            Ok(ip) if is_end => return (!is_common(ip)).then_some(text_of_ip.len()),
-            Ok(_) | Err(_) => {}
-        }
-    }
-    None
-}
-
-/// Whether the address tells nothing about a site.
-fn is_common(ip: IpAddr) -> bool {
-    match ip {
-        IpAddr::V4(ip) => ip.is_loopback() || ip == Ipv4Addr::UNSPECIFIED || ip.octets().starts_with(&[255]),
-        IpAddr::V6(ip) => ip == Ipv6Addr::LOCALHOST || ip == Ipv6Addr::UNSPECIFIED,
-    }
+    let first = text.chars().next().map_or(0, char::len_utf8);
+    text.get(..end.max(first)).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -270,6 +251,10 @@ mod tests {
             (NameKind::Object, "vm"),
             (NameKind::Object, "dc-1"),
             (NameKind::Object, "42"),
+            (NameKind::Node, "n1"),
+            (NameKind::Vm, "[prod] (old)"),
+            (NameKind::Vm, "Ünit-Ä1"),
+            (NameKind::Vm, "say \"hi\""),
         ];
         let names: Vec<_> = names.map(|(kind, name)| KnownName { kind, name: name.to_owned() }).into();
         Anonymiser::new(&names)
@@ -285,17 +270,23 @@ mod tests {
             ("login of \"ccm@vsphere.local\" and CORP\\ccm", "login of \"user_1\" and user_2"),
             ("Service shop/web", "Service service_1"),
             ("at 10.1.0.17/24, 10.1.0.17:443 and 10.0.0.9.", "at ip_1/24, ip_1:443 and ip_2."),
-            ("[fd00::17]:443 fd00::17 ::ffff:10.1.0.17", "[ip_3]:443 ip_3 ip_4"),
+            ("[fd00::17]:443 fd00::17 ::ffff:10.1.0.17", "[ip_3]:443 ip_3 ip_1"),
             ("127.0.0.1 0.0.0.0 ::1 [::]:8443 255.255.255.0", "127.0.0.1 0.0.0.0 ::1 [::]:8443 255.255.255.0"),
             ("00:50:56:AB:cd:ef, 00:50:56:ab:cd:ef", "mac_1, mac_1"),
             (
                 "vsphere://4211A1B2-c3d4-4e5f-8a9b-000000000002 4211a1b2-c3d4-4e5f-8a9b-000000000002_10.244.0.0_24",
-                "vsphere://uuid_1 uuid_1_ip_5_24",
+                "vsphere://uuid_1 uuid_1_ip_4_24",
             ),
+            ("machineID 4211a1b2c3d44e5f8a9b000000000002", "machineID uuid_1"),
             ("2026-11-24T03:12:40.123Z v1.33.0 ccm::app 1.2.3", "2026-11-24T03:12:40.123Z v1.33.0 ccm::app 1.2.3"),
             ("sha1 AB:CD:EF:01:02:03:04:05:06:07", "sha1 AB:CD:EF:01:02:03:04:05:06:07"),
             ("42 vm dc-12 xworker-1 ünworker-1", "42 vm dc-12 xworker-1 ünworker-1"),
             ("", ""),
+            ("n1 on n10", "node_3 on n10"),
+            ("VM [prod] (old) and [PROD] (OLD)copy", "VM vm_2 and vm_2copy"),
+            ("/dc-1/vm/Ünit-Ä1", "/object_1/vm/vm_3"),
+            (r#"user: "CORP\\ccm", vm "say \"hi\"" "#, r#"user: "user_2", vm "vm_4" "#),
+            (r"first\nworker-1\t10.1.0.17\r\nfd00::17", r"first\nnode_1\tip_1\r\nip_3"),
         ];
         let mut anonymiser = anonymiser();
         for (text, expected) in table {

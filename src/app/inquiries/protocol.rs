@@ -1,6 +1,6 @@
 //! Requests and answers on the local socket. The protocol is private to one version of the program.
 
-mod masking;
+pub(super) mod masking;
 
 use crate::app::reports::bundle::{BundlePart, KnownName, PartPage};
 use crate::app::reports::check::CheckReport;

@@ -5,13 +5,14 @@
 //! occur, in any encoding in which they are sent: so a clipped secret is masked, too. Other secrets are recognised by
 //! their form: private keys, tokens, logins in URLs, and values behind words such as `password`.
 
+use crate::app::inquiries::protocol::masking::MaskedNames;
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use serde_json::Value;
 use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
 
-/// Text that replaces a secret or a user name.
+/// Text that replaces a secret.
 const MASK: &str = "***";
 
 /// Number of bytes of a known secret that are masked wherever they occur.
@@ -20,7 +21,7 @@ const GRAM: usize = 8;
 /// Minimum length of a known secret, in bytes. Shorter ones occur as parts of ordinary words.
 const MIN_SECRET: usize = 4;
 
-/// Words before a secret value, in lower case.
+/// Ends of the words before a secret value, in lower case.
 const KEYS: [&str; 20] = [
     "access_token",
     "api-key",
@@ -43,6 +44,9 @@ const KEYS: [&str; 20] = [
     "vmware_soap_session",
     "x-xsrf-token",
 ];
+
+/// The attribute of an element with a text in SOAP, in lower case.
+const TYPE_ATTRIBUTE: &str = " xsi:type=\"xsd:string\"";
 
 /// Words whose value extends to the end of the line.
 const WHOLE_LINE: [&str; 2] = ["authorization", "cookie"];
@@ -74,15 +78,13 @@ pub(super) struct SecretMasks {
     beginnings: HashSet<u16>,
     /// Known secrets that are shorter than a sequence.
     short: Vec<String>,
-    users: Vec<String>,
+    users: MaskedNames,
 }
 
 impl SecretMasks {
     /// Creates the masks of these known secrets and user names.
     pub(super) fn new<'a>(secrets: impl IntoIterator<Item = &'a str>, users: BTreeSet<String>) -> Self {
-        let mut masks = Self { users: users.into_iter().filter(|user| !user.is_empty()).collect(), ..Self::default() };
-        // Longer names first, because a name may begin with another name.
-        masks.users.sort_by_key(|user| std::cmp::Reverse(user.len()));
+        let mut masks = Self { users: MaskedNames::new(&users), ..Self::default() };
         for secret in secrets {
             masks.add_secret(secret.trim());
         }
@@ -125,10 +127,10 @@ impl SecretMasks {
     pub(super) fn text(&self, text: &str) -> String {
         let mut ranges = secrets_by_form(text);
         ranges.extend(self.known_secrets(text));
-        for name in self.short.iter().chain(&self.users) {
-            ranges.extend(text.match_indices(name.as_str()).map(|(start, found)| start..start + found.len()));
+        for secret in &self.short {
+            ranges.extend(text.match_indices(secret.as_str()).map(|(start, found)| start..start + found.len()));
         }
-        masked(text, ranges)
+        self.users.masked(&masked(text, ranges))
     }
 
     /// Returns the places of known secrets and of their parts.
@@ -197,9 +199,10 @@ fn masked(text: &str, mut ranges: Vec<Range<usize>>) -> String {
     masked
 }
 
-/// Whether the key of a field is a word before a secret.
+/// Whether the key of a field announces a secret.
 fn is_key(key: &str) -> bool {
-    KEYS.contains(&key.to_lowercase().as_str())
+    let key = key.to_lowercase();
+    KEYS.iter().any(|word| key.ends_with(word))
 }
 
 /// Returns the places of secrets that are recognised by their form.
@@ -213,7 +216,10 @@ fn secrets_by_form(text: &str) -> Vec<Range<usize>> {
         let found = match byte {
             b':' => lower.get(at..).and_then(login_in_url),
             b'-' if before != b'-' => lower.get(at..).and_then(private_key),
-            byte if byte.is_ascii_alphabetic() && !is_word(before) => lower.get(at..).and_then(secret_at_word),
+            byte if byte.is_ascii_alphabetic() => {
+                let token = if before.is_ascii_alphanumeric() { None } else { lower.get(at..).and_then(token_at) };
+                token.or_else(|| lower.get(at..).and_then(secret_behind_key))
+            }
             _ => None,
         };
         match found {
@@ -223,16 +229,14 @@ fn secrets_by_form(text: &str) -> Vec<Range<usize>> {
                 before = b' ';
             }
             None => {
-                before = *byte;
+                // The letter of an escaped line break or tab is no part of the word after it.
+                let is_escape = before == b'\\' && matches!(*byte, b'n' | b'r' | b't');
+                before = if is_escape { b' ' } else { *byte };
                 at += 1;
             }
         }
     }
     ranges
-}
-
-fn is_word(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
 /// Returns the place of the user and the password at the beginning of `://user:password@host`.
@@ -253,8 +257,8 @@ fn private_key(rest: &str) -> Option<Range<usize>> {
     Some(0..end.unwrap_or(rest.len()).min(rest.len()))
 }
 
-/// Returns the place of the secret that a word at the beginning announces, or that begins here.
-fn secret_at_word(rest: &str) -> Option<Range<usize>> {
+/// Returns the place of the token that begins here, or behind the scheme that is here.
+fn token_at(rest: &str) -> Option<Range<usize>> {
     if rest.starts_with(ENCODED_PEM) {
         return Some(0..run(rest, "+/=-_"));
     }
@@ -262,10 +266,13 @@ fn secret_at_word(rest: &str) -> Option<Range<usize>> {
         let length = run(rest, "-_.");
         return (length >= MIN_WEB_TOKEN).then_some(0..length);
     }
-    if let Some(scheme) = SCHEMES.iter().find(|scheme| rest.starts_with(**scheme)) {
-        let length = run(rest.get(scheme.len()..)?, "+/=-_.~");
-        return (length >= MIN_TOKEN).then_some(scheme.len()..scheme.len() + length);
-    }
+    let scheme = SCHEMES.iter().find(|scheme| rest.starts_with(**scheme))?;
+    let length = run(rest.get(scheme.len()..)?, "+/=-_.~");
+    (length >= MIN_TOKEN).then_some(scheme.len()..scheme.len() + length)
+}
+
+/// Returns the place of the secret behind the key that is here, which may be the end of a longer word.
+fn secret_behind_key(rest: &str) -> Option<Range<usize>> {
     let key = KEYS.iter().filter(|key| rest.starts_with(**key)).max_by_key(|key| key.len())?;
     value_behind(rest, key)
 }
@@ -275,16 +282,19 @@ fn run(text: &str, further: &str) -> usize {
     text.find(|char: char| !char.is_ascii_alphanumeric() && !further.contains(char)).unwrap_or(text.len())
 }
 
-/// Returns the place of the value behind `key=`, `key: ` or `"key":`.
+/// Returns the place of the value behind `key=`, `key: `, `"key":` or `<key>`.
 fn value_behind(rest: &str, key: &str) -> Option<Range<usize>> {
     let behind = rest.get(key.len()..)?;
-    let sign = behind.trim_start_matches(['"', '\'', '\\']).trim_start_matches(' ');
-    let value = sign.strip_prefix(['=', ':'])?;
+    let element = behind.strip_prefix(TYPE_ATTRIBUTE).unwrap_or(behind);
+    let sign = element.trim_start_matches(['"', '\'', '\\']).trim_start_matches(' ');
+    let value = sign.strip_prefix(['=', ':', '>'])?;
     // A path of a module or a URL.
     if sign.starts_with("::") || sign.starts_with("://") {
         return None;
     }
     let value = value.trim_start_matches(' ');
+    // An optional value as programs print it.
+    let value = value.strip_prefix("some(").unwrap_or(value);
     // A quote in a quoted text has backslashes.
     let unescaped = value.trim_start_matches('\\');
     let quote = unescaped.chars().next().filter(|char| ['"', '\''].contains(char));

@@ -10,11 +10,12 @@ const MASK: &str = "***";
 const ELLIPSIS: char = '…';
 
 /// The names to replace, longer ones first, because a name may begin with another one.
-pub(super) struct MaskedNames(Vec<Vec<char>>);
+#[derive(Default)]
+pub(in crate::app::inquiries) struct MaskedNames(Vec<Vec<char>>);
 
 impl MaskedNames {
     /// Collects the names. Messages quote some of them, which escapes backslashes.
-    pub(super) fn new(users: &BTreeSet<String>) -> Self {
+    pub(in crate::app::inquiries) fn new(users: &BTreeSet<String>) -> Self {
         let named = users.iter().filter(|user| !user.is_empty());
         let spellings = named.flat_map(|user| [user.clone(), user.escape_debug().collect()]);
         let mut names: Vec<Vec<char>> = spellings.map(|name: String| name.chars().collect()).collect();
@@ -23,7 +24,7 @@ impl MaskedNames {
     }
 
     /// Returns the text without the names, whatever the case of their letters.
-    pub(super) fn masked(&self, text: &str) -> String {
+    pub(in crate::app::inquiries) fn masked(&self, text: &str) -> String {
         if self.0.is_empty() {
             return text.to_owned();
         }

@@ -77,6 +77,12 @@ fn an_unknown_secret_is_removed_by_its_form() {
         ("vmware-api-session-id: 7f3a".to_owned(), "vmware-api-session-id: ***".to_owned()),
         ("Cookie: JSESSIONID=7; a=b\nnext".to_owned(), "Cookie: ***\nnext".to_owned()),
         ("SERVER.vc-session-manager-token: t0k".to_owned(), "SERVER.vc-session-manager-token: ***".to_owned()),
+        ("VSPHERE_PASSWORD=a1, nsxtPassword: b2".to_owned(), "VSPHERE_PASSWORD=***, nsxtPassword: ***".to_owned()),
+        (r"line 1\npassword = x\n\ttoken: y".to_owned(), r"line 1\npassword = ***\n\ttoken: ***".to_owned()),
+        (format!(r"two lines\n{token}"), r"two lines\n***".to_owned()),
+        ("<vim25:password>a1</vim25:password>".to_owned(), "<vim25:password>***</vim25:password>".to_owned()),
+        ("<password xsi:type=\"xsd:string\">a1<".to_owned(), "<password xsi:type=\"xsd:string\">***<".to_owned()),
+        ("password: Some(\"a b\"), x".to_owned(), "password: Some(\"***\"), x".to_owned()),
     ] {
         assert_eq!(SecretMasks::default().text(&text), expected, "{text}");
     }
@@ -103,12 +109,14 @@ fn other_text_stays_as_it_is() {
 fn the_fields_of_documents_and_their_keys_are_masked() {
     let document = json!({
         "Password": "x",
+        "nsxPassword": "y",
         "token": {"ref": 7},
         "note": format!("it is {PASSWORD}"),
         PASSWORD: [format!("{VMC_TOKEN}!"), null, true],
     });
     let expected = json!({
         "Password": "***",
+        "nsxPassword": "***",
         "token": {"ref": 7},
         "note": "it is ***",
         "***": ["***!", null, true],
@@ -118,8 +126,9 @@ fn the_fields_of_documents_and_their_keys_are_masked() {
 
 #[test]
 fn user_names_are_removed_if_the_command_asks_for_it() {
-    let users = BTreeSet::from(["ccm", USER, ""].map(str::to_owned));
+    let users = BTreeSet::from(["ccm", USER, "CORP\\admin", ""].map(str::to_owned));
     let masks = SecretMasks::new([], users);
+    assert_eq!(masks.text("user: \"CORP\\\\admin\", corp\\ADMIN, CCM@vsphere.local"), "user: \"***\", ***, ***");
     assert_eq!(masks.text("ccm@vsphere.local and ccm"), "*** and ***");
     assert_eq!(SecretMasks::default().text(USER), USER);
 }

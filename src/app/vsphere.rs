@@ -185,19 +185,26 @@ impl VsphereInquiry {
         current.rejected.iter().map(note).collect()
     }
 
-    /// Returns the secrets of the credentials.
+    /// Returns the secrets of the credentials, also of those in the configuration that are not in use.
     pub fn secrets(&self) -> Vec<SecretString> {
         let config = self.cloud_config();
         let token = config.config.nsx.used().and_then(|nsx| match &nsx.login {
             NsxLogin::VmcToken { token, .. } => Some(token.clone()),
             NsxLogin::Certificate { .. } | NsxLogin::Pair { .. } => None,
         });
-        self.credentials.secrets().into_iter().chain(token).collect()
+        let inline = config.config.inline_pairs();
+        let unused = inline.into_iter().map(|(_, password)| password.clone());
+        self.credentials.secrets().into_iter().chain(token).chain(unused).collect()
     }
 
-    /// Returns the user names of the credentials.
+    /// Returns the user names of the credentials, also of those in the configuration that are not in use.
     pub fn users(&self) -> BTreeSet<String> {
-        self.credentials.users()
+        let config = self.cloud_config();
+        let mut users = self.credentials.users();
+        users.extend(config.config.inline_pairs().into_iter().map(|(user, _)| user.to_owned()));
+        // The user may be a certificate.
+        users.retain(|user| !user.contains("-----BEGIN"));
+        users
     }
 }
 

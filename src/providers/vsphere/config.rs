@@ -45,6 +45,7 @@ pub use sources::DEFAULT_DIRECTORY;
 
 use fields::{Dialect, RawFile, dialect_of};
 use problems::ProblemReport;
+use secrecy::SecretString;
 
 /// A configuration and its warnings, such as unknown keys. The caller logs each warning once.
 #[derive(Clone, Debug)]
@@ -153,6 +154,21 @@ impl Config {
             PartName::Routes => self.routes.is_refused(),
             PartName::FurtherVcenters => !self.refused_vcenters.is_empty(),
         }
+    }
+
+    /// Returns the users and passwords that the configuration itself has, also those that are not in use.
+    pub fn inline_pairs(&self) -> Vec<(&str, &SecretString)> {
+        let of_nsx = self.nsx.used().and_then(|nsx| match &nsx.login {
+            NsxLogin::Pair { credentials, fallback } => Some((credentials, fallback.as_ref())),
+            NsxLogin::Certificate { .. } | NsxLogin::VmcToken { .. } => None,
+        });
+        let of_vcenters = self.vcenters.iter().map(|one| (&one.credentials, one.fallback_credentials.as_ref()));
+        let all = of_vcenters.chain(of_nsx).flat_map(|(first, fallback)| std::iter::once(first).chain(fallback));
+        let pairs = all.filter_map(|credentials| match credentials {
+            Credentials::Inline { user, password } => Some((user.as_str(), password)),
+            Credentials::Stored(_) => None,
+        });
+        pairs.collect()
     }
 
     /// Turns off load balancers and routes if there is no connection to NSX. Returns the parts that are turned off,

@@ -586,6 +586,27 @@ fn a_load_balancer_that_few_clients_reach_is_an_oddity() {
 }
 
 #[test]
+fn the_pairs_in_the_file_are_listed_also_where_a_secret_is_used_instead() {
+    let stored = "secret-name = n\nsecret-namespace = ns\n";
+    for (text, expected) in [
+        ("[Global]\nserver = s\nuser = u\npassword = p\n".to_owned(), vec!["u/p"]),
+        (format!("[Global]\nserver = s\n{stored}"), vec![]),
+        (
+            format!(
+                "[Global]\nserver = s\n{stored}user = u\npassword = p\n\
+                 [NSXT]\nhost = h\n{stored}user = y\npassword = z\n"
+            ),
+            vec!["u/p", "y/z"],
+        ),
+    ] {
+        let config = config("pairs", &text);
+        let pairs =
+            config.inline_pairs().into_iter().map(|(user, password)| format!("{user}/{}", password.expose_secret()));
+        assert_eq!(pairs.collect::<Vec<_>>(), expected, "{text}");
+    }
+}
+
+#[test]
 fn the_parts_of_nsx_are_no_oddity_and_what_is_wrong_is_reported_in_its_place() {
     let base = "server = s\nuser = u\npassword = p\n";
     let balancers =

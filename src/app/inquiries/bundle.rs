@@ -21,7 +21,7 @@ const MAX_LOG: usize = 2 << 20;
 
 /// Returns a page of a part. `from` is the place at which the page begins.
 pub(super) async fn answer(process: &Inquiries, part: BundlePart, from: Option<&str>, masks_users: bool) -> Answer {
-    let PartPage { content, next } = page(process, part, from).await;
+    let PartPage { content, next, gap } = page(process, part, from).await;
     let masks = masks(process, masks_users);
     let content = match content {
         PartContent::Document(document) => PartContent::Document(masks.document(document)),
@@ -29,7 +29,8 @@ pub(super) async fn answer(process: &Inquiries, part: BundlePart, from: Option<&
         PartContent::Unavailable(reason) => PartContent::Unavailable(masks.text(&reason)),
         PartContent::Unread(reason) => PartContent::Unread(masks.text(&reason)),
     };
-    Answer::BundlePart(Box::new(PartPage { content, next }))
+    let gap = gap.map(|reason| masks.text(&reason));
+    Answer::BundlePart(Box::new(PartPage { content, next, gap }))
 }
 
 fn masks(process: &Inquiries, masks_users: bool) -> SecretMasks {
@@ -54,12 +55,12 @@ async fn page(process: &Inquiries, part: BundlePart, from: Option<&str>) -> Part
             Ok(text) => PartContent::Lines(text),
             Err(error) => PartContent::Unread(error.to_string()),
         },
-        BundlePart::Leases => cluster::leases(process).await,
-        BundlePart::Events => cluster::events(process).await,
+        BundlePart::Leases => return cluster::leases(process).await,
+        BundlePart::Events => return cluster::events(process).await,
         BundlePart::Inventory => return inventory::page(process, from),
         BundlePart::Nodes => return cluster::nodes(process, from),
     };
-    PartPage { content, next: None }
+    PartPage::only(content)
 }
 
 fn screen(process: &Inquiries) -> PartContent {

@@ -90,6 +90,15 @@ pub struct PartPage {
     pub content: PartContent,
     /// The place at which the next page begins; `None` for the last page.
     pub next: Option<String>,
+    /// The reason why the content lacks something that could not be read; `None` if it lacks nothing.
+    pub gap: Option<String>,
+}
+
+impl PartPage {
+    /// Creates the only page of a part.
+    pub fn only(content: PartContent) -> Self {
+        Self { content, next: None, gap: None }
+    }
 }
 
 /// The content of a page.

@@ -40,11 +40,12 @@ pub(super) fn nodes(process: &Inquiries, from: Option<&str>) -> PartPage {
     let mut names = process.nodes.keys().into_iter().filter(|name| from.is_none_or(|from| name.as_str() >= from));
     let page: Vec<String> = names.by_ref().take(NODES).collect();
     let nodes = page.iter().filter_map(|name| serde_json::to_value(&*process.nodes.get(name)?).ok());
-    PartPage { content: PartContent::Document(Value::Array(nodes.collect())), next: names.next() }
+    let content = PartContent::Document(Value::Array(nodes.collect()));
+    PartPage { next: names.next(), ..PartPage::only(content) }
 }
 
 /// Returns the Leases of the election, of deletions, and of the logins with the known user names.
-pub(super) async fn leases(process: &Inquiries) -> PartContent {
+pub(super) async fn leases(process: &Inquiries) -> PartPage {
     let api = Api::<Lease>::namespaced(process.api_server.clone(), &process.lease_namespace);
     let reads = async {
         let mut leases = Vec::new();
@@ -52,7 +53,7 @@ pub(super) async fn leases(process: &Inquiries) -> PartContent {
             // The semaphore is never closed.
             let _turn = process.calls.acquire().await;
             let lease = get_opt(&format!("get lease {name}"), LIMIT, &api, &name).await;
-            leases.extend(lease.transpose());
+            leases.extend(lease.map_err(ReadGap::from).transpose());
         }
         leases
     };
@@ -70,18 +71,23 @@ fn lease_names(process: &Inquiries) -> BTreeSet<String> {
     election.into_iter().chain([deletion_lease::NAME.to_owned()]).chain(logins.into_iter().take(LOGINS)).collect()
 }
 
-/// Returns Events in the namespaces in which this program writes Events about Nodes and Leases.
-pub(super) async fn events(process: &Inquiries) -> PartContent {
-    let parameters = ListParams::default().limit(EVENTS);
+/// Returns the Events about Nodes and Leases. Other Events in their namespaces are those of other programs.
+pub(super) async fn events(process: &Inquiries) -> PartPage {
     let reads = async {
         let mut events = Vec::new();
-        for namespace in BTreeSet::from([NODE_EVENTS, process.lease_namespace.as_str()]) {
+        for (namespace, kind) in [(NODE_EVENTS, "Node"), (process.lease_namespace.as_str(), "Lease")] {
             let api = Api::<Event>::namespaced(process.api_server.clone(), namespace);
+            let parameters = ListParams::default().limit(EVENTS).fields(&format!("involvedObject.kind={kind}"));
             // The semaphore is never closed.
             let _turn = process.calls.acquire().await;
-            match limited(&format!("list events in {namespace}"), LIMIT, api.list(&parameters)).await {
-                Ok(list) => events.extend(list.items.into_iter().map(Ok)),
-                Err(error) => events.push(Err(error)),
+            let what = format!("list events about {kind}s in {namespace}");
+            match limited(&what, LIMIT, api.list(&parameters)).await {
+                Ok(list) => {
+                    let is_cut = list.metadata.continue_.as_deref().is_some_and(|rest| !rest.is_empty());
+                    events.extend(list.items.into_iter().map(Ok));
+                    events.extend(is_cut.then(|| Err(ReadGap::cut(&what))));
+                }
+                Err(error) => events.push(Err(error.into())),
             }
         }
         events
@@ -89,35 +95,60 @@ pub(super) async fn events(process: &Inquiries) -> PartContent {
     within(reads).await
 }
 
-async fn within<K: Resource + Serialize>(reads: impl Future<Output = Vec<Result<K, CallError>>>) -> PartContent {
-    match tokio::time::timeout(TOTAL_LIMIT, reads).await {
-        Ok(objects) => content(objects),
-        Err(_) => PartContent::Unread(format!("the API server did not answer within {} s", TOTAL_LIMIT.as_secs())),
+/// The reason why something was not read.
+#[derive(Debug)]
+struct ReadGap {
+    reason: String,
+    /// Whether a permission is missing.
+    is_forbidden: bool,
+}
+
+impl From<CallError> for ReadGap {
+    fn from(error: CallError) -> Self {
+        Self { reason: chain(&error), is_forbidden: error.is_forbidden() }
     }
 }
 
-/// Returns the objects that were read, and the errors of the others. Without any object, the errors are the reason.
-fn content<K: Resource + Serialize>(objects: Vec<Result<K, CallError>>) -> PartContent {
-    let (mut found, mut errors) = (Vec::new(), Vec::new());
-    let mut is_permitted = false;
+impl ReadGap {
+    /// Returns the gap of a list that has more than its limit.
+    fn cut(what: &str) -> Self {
+        Self { reason: format!("{what}: there are more than {EVENTS}"), is_forbidden: false }
+    }
+}
+
+async fn within<K: Resource + Serialize>(reads: impl Future<Output = Vec<Result<K, ReadGap>>>) -> PartPage {
+    match tokio::time::timeout(TOTAL_LIMIT, reads).await {
+        Ok(objects) => page(objects),
+        Err(_) => {
+            let reason = format!("the API server did not answer within {} s", TOTAL_LIMIT.as_secs());
+            PartPage::only(PartContent::Unread(reason))
+        }
+    }
+}
+
+/// Returns the objects that were read, and the reasons why others were not. A missing permission is no gap.
+fn page<K: Resource + Serialize>(objects: Vec<Result<K, ReadGap>>) -> PartPage {
+    let mut found = Vec::new();
+    let mut gaps: Vec<ReadGap> = Vec::new();
     for object in objects {
         match object {
             Ok(mut object) => {
                 object.meta_mut().managed_fields = None;
                 found.extend(serde_json::to_value(object).ok());
             }
-            Err(error) => {
-                is_permitted |= !error.is_forbidden();
-                errors.push(chain(&error));
-            }
+            Err(gap) => gaps.push(gap),
         }
     }
-    if !found.is_empty() || errors.is_empty() {
-        found.extend(errors.into_iter().map(|error| json!({ "unread": error })));
-        return PartContent::Document(Value::Array(found));
+    let unexpected: Vec<&str> = gaps.iter().filter(|gap| !gap.is_forbidden).map(|gap| gap.reason.as_str()).collect();
+    if !found.is_empty() || gaps.is_empty() {
+        let gap = (!unexpected.is_empty()).then(|| unexpected.join("; "));
+        found.extend(gaps.iter().map(|gap| json!({ "unread": gap.reason })));
+        return PartPage { gap, ..PartPage::only(PartContent::Document(Value::Array(found))) };
     }
-    let reason = errors.join("; ");
-    if is_permitted { PartContent::Unread(reason) } else { PartContent::Unavailable(reason) }
+    let is_forbidden = unexpected.is_empty();
+    let reasons: Vec<&str> = gaps.iter().map(|gap| gap.reason.as_str()).collect();
+    let reason = reasons.join("; ");
+    PartPage::only(if is_forbidden { PartContent::Unavailable(reason) } else { PartContent::Unread(reason) })
 }
 
 #[cfg(test)]
@@ -125,9 +156,9 @@ mod tests {
     use super::*;
     use kube::core::Status;
 
-    fn refused(code: u16, reason: &str) -> CallError {
+    fn refused(code: u16, reason: &str) -> ReadGap {
         let status = Status { code, reason: reason.to_owned(), message: "why".to_owned(), ..Status::default() };
-        CallError::Refused("list events in default".to_owned(), Box::new(status))
+        CallError::Refused("list events in default".to_owned(), Box::new(status)).into()
     }
 
     fn event() -> Event {
@@ -142,12 +173,22 @@ mod tests {
     fn a_missing_permission_is_another_reason_than_a_missing_answer() {
         let forbidden = || refused(403, "Forbidden");
         let text = "list events in default: why (403)".to_owned();
-        assert_eq!(content::<Event>(vec![Err(forbidden())]), PartContent::Unavailable(text.clone()));
-        let both = content::<Event>(vec![Err(forbidden()), Err(refused(500, "InternalError"))]);
+        let content = |objects: Vec<Result<Event, ReadGap>>| page(objects).content;
+        assert_eq!(content(vec![Err(forbidden())]), PartContent::Unavailable(text.clone()));
+        let both = content(vec![Err(forbidden()), Err(refused(500, "InternalError"))]);
         assert_eq!(both, PartContent::Unread(format!("{text}; list events in default: why (500)")));
-        assert_eq!(content::<Event>(vec![]), PartContent::Document(json!([])));
+        assert_eq!(content(vec![]), PartContent::Document(json!([])));
         let PartContent::Document(found) = content(vec![Ok(event()), Err(forbidden())]) else { panic!("no document") };
         assert_eq!(found[0]["metadata"], json!({"name": "e", "namespace": "default"}));
         assert_eq!(found[1], json!({"unread": text}));
+    }
+
+    #[test]
+    fn what_was_not_read_beside_other_objects_is_a_gap_unless_a_permission_is_missing() {
+        let gap = |second: ReadGap| page(vec![Ok(event()), Err(second)]).gap;
+        assert_eq!(gap(refused(403, "Forbidden")), None);
+        assert_eq!(gap(refused(500, "InternalError")).as_deref(), Some("list events in default: why (500)"));
+        assert_eq!(gap(ReadGap::cut("list events")).as_deref(), Some("list events: there are more than 500"));
+        assert_eq!(page(vec![Ok(event())]).gap, None);
     }
 }

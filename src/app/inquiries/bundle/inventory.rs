@@ -16,7 +16,7 @@ const SEPARATOR: char = ' ';
 /// Returns the VMs from this place on, ordered by server and id.
 pub(super) fn page(process: &Inquiries, from: Option<&str>) -> PartPage {
     let Some(provider) = process.vsphere.provider() else {
-        return PartPage { content: PartContent::Unavailable("the process stops".to_owned()), next: None };
+        return PartPage::only(PartContent::Unread("the process stops".to_owned()));
     };
     let snapshots: Vec<(String, Arc<Snapshot>)> =
         provider.inventories().iter().map(|vcenter| (vcenter.server().to_owned(), vcenter.snapshot())).collect();
@@ -28,7 +28,8 @@ pub(super) fn page(process: &Inquiries, from: Option<&str>) -> PartPage {
     }
     let mut rest = vms.into_iter().filter(|(place, _)| from.is_none_or(|from| place.as_str() >= from));
     let page: Vec<Value> = rest.by_ref().take(VMS).map(|(_, listed)| of_vm(&listed)).collect();
-    PartPage { content: PartContent::Document(Value::Array(page)), next: rest.next().map(|(place, _)| place) }
+    let next = rest.next().map(|(place, _)| place);
+    PartPage { next, ..PartPage::only(PartContent::Document(Value::Array(page))) }
 }
 
 /// A VM with the snapshot that has it.

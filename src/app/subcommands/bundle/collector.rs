@@ -123,7 +123,7 @@ impl<'a> BundleCollector<'a> {
             PartSummary { part, files: 0, size: 0, state: BundlePartState::Complete, note: String::new() };
         let mut from = None;
         for number in 1..=MAX_PAGES {
-            let PartPage { content, next } = match self.page(part, from.take()) {
+            let PartPage { content, next, gap } = match self.page(part, from.take()) {
                 Ok(page) => page,
                 // Without a process there is no archive at all.
                 Err(output) if output.exit_code == USAGE_ERROR && archive.written == 0 => {
@@ -131,10 +131,13 @@ impl<'a> BundleCollector<'a> {
                 }
                 Err(output) => {
                     let reason = output.messages.trim_start_matches("error: ").trim_end().to_owned();
-                    PartPage { content: PartContent::Unread(reason), next: None }
+                    PartPage::only(PartContent::Unread(reason))
                 }
             };
             let is_added = self.add_page(archive, &mut summary, content, number).map_err(BundleFailure::Archive)?;
+            if let Some(reason) = gap.filter(|_| summary.state == BundlePartState::Complete) {
+                (summary.state, summary.note) = (BundlePartState::Failed, self.anonymised(reason));
+            }
             from = next;
             if !is_added || from.is_none() {
                 break;

@@ -9,9 +9,8 @@ use super::services::{ServicePlanFacts, SyncPurpose, service_plan};
 use crate::app::catalogue;
 use crate::app::controllers::ControllerSource;
 use crate::app::inquiries::explain::answer_time::AnswerTime;
-use crate::app::inquiries::explain::not_found;
 use crate::app::inquiries::protocol::{Answer, version};
-use crate::app::inquiries::{DetachedSettings, Inquiries, election, whole};
+use crate::app::inquiries::{DetachedSettings, Inquiries, election, status, whole};
 use crate::app::reports::plan::{ObjectPlan, PlanCounts, PlanPart, PlanPartBuilder, PlanReport};
 use crate::app::reports::status::{ControllerState, StatusNote};
 use crate::cloud::{Reason, node};
@@ -32,10 +31,8 @@ use std::sync::Arc;
 
 /// Returns the plan of the process, or only that for one Node and its routes.
 pub(in crate::app::inquiries) async fn answer(process: &Inquiries, node: Option<&str>) -> Answer {
-    if let Some(name) = node
-        && !process.nodes.contains(name)
-    {
-        return not_found("node", name, process.nodes.keys());
+    if let Err(unknown) = status::require_known(process, None, node) {
+        return unknown;
     }
     let leads = process.leadership.is_leader();
     let mut slices = Slices::new();

@@ -49,8 +49,11 @@ pub(super) fn unknown_answer(answer: &Presence<InstanceMetadata>) -> Option<Unkn
 /// Returns the plan for a Node.
 pub(super) fn node_plan(facts: &NodePlanFacts<'_>) -> ObjectPlan {
     let mut object = ObjectPlan::new(node::name(facts.node));
-    if let Some(preview) = &facts.preview {
-        add_preview(&mut object, facts, preview);
+    match (&facts.preview, &facts.unknown) {
+        (Some(preview), _) => add_preview(&mut object, facts, preview),
+        // The taints depend on the power state of the VM.
+        (None, Some(unknown)) if facts.lifecycle.is_some() => object.add(unknown_vm(unknown)),
+        (None, _) => {}
     }
     if let Some(lifecycle) = &facts.lifecycle {
         let is_deleted = add_deletion(&mut object, &lifecycle.deletion, facts);
@@ -75,11 +78,11 @@ fn add_preview(object: &mut ObjectPlan, facts: &NodePlanFacts<'_>, preview: &Nod
         add_action(object, facts.node, action, preview.defers_record);
     }
     match (&facts.unknown, &plan.outcome) {
-        (Some(unknown), _) => object.add(
-            PlannedChange::new(ChangeKind::Unknown, "VM")
-                .with_reason(unknown.reason.as_str())
-                .with_message(&unknown.message),
-        ),
+        (Some(unknown), _) => object.add(unknown_vm(unknown)),
+        (None, NextStep::Superseded) => {
+            let message = "the cache does not have the last write of this process";
+            object.add(PlannedChange::new(ChangeKind::Unknown, "update").with_message(message));
+        }
         (None, NextStep::Blocked(blocked)) => {
             let field = if node::is_uninitialized(facts.node) { "initialisation" } else { "update" };
             object.add(
@@ -88,7 +91,7 @@ fn add_preview(object: &mut ObjectPlan, facts: &NodePlanFacts<'_>, preview: &Nod
                     .with_message(&blocked.message),
             );
         }
-        (None, NextStep::Done | NextStep::Superseded) => add_refusal(object, preview, plan),
+        (None, NextStep::Done) => add_refusal(object, preview, plan),
     }
     for difference in plan.differences.iter().flatten() {
         let field = format!("label {}", difference.label);
@@ -100,6 +103,11 @@ fn add_preview(object: &mut ObjectPlan, facts: &NodePlanFacts<'_>, preview: &Nod
                 .with_message(&difference.describe()),
         );
     }
+}
+
+fn unknown_vm(unknown: &Unknown) -> PlannedChange {
+    let change = PlannedChange::new(ChangeKind::Unknown, "VM").with_reason(unknown.reason.as_str());
+    change.with_message(&unknown.message)
 }
 
 /// Adds the reason why the last write of planned changes was not made, if the API server is the cause.

@@ -166,9 +166,13 @@ pub(super) fn orphan_plan(orphan: &OrphanPreview) -> ObjectPlan {
             hold("the cache has no such Service; another list and a live read have to confirm it before the deletion")
         }
         (Policy::Delete, true, true) => hold("its Service does not exist; deletions pause, because many are orphans"),
-        (Policy::Delete, true, false) => match step_change(&orphan.step) {
-            Some(change) => change,
-            None => hold("its Service does not exist; NSX has to confirm the last step of the deletion"),
+        (Policy::Delete, true, false) => match &orphan.step {
+            Ok(step) => step_change(step).unwrap_or_else(|| {
+                hold("its Service does not exist; NSX has to confirm the last step of the deletion")
+            }),
+            Err((reason, message)) => {
+                hold(&format!("its Service does not exist; {message}")).with_reason(reason.as_str())
+            }
         },
     });
     object

@@ -328,6 +328,40 @@ fn a_label_that_stays_and_a_refused_write_are_named() {
     assert_eq!(of("condition NetworkUnavailable").planned.as_deref(), Some("False (RouteCreated)"));
 }
 
+#[test]
+fn a_node_that_cannot_be_planned_is_unknown_and_not_unchanged() {
+    let unknown = Unknown::new(reason::CloudUnavailable, "no answer");
+    let superseded = NodePreview {
+        plan: Some(NodePlan { outcome: NextStep::Superseded, ..NodePlan::default() }),
+        ..preview(&initialised(), &Presence::Exists(metadata()), &Policy::default())
+    };
+    let lifecycle = LifecyclePreview {
+        deletion: deletion(Some(Candidacy::VmExists), None),
+        taints: Vec::new(),
+        out_of_service_hold: None,
+    };
+    for (case, preview, lifecycle, unknown, expected) in [
+        ("the cache is behind", Some(superseded), None, None, ("update", "")),
+        ("no node controller", None, Some(lifecycle), Some(unknown), ("VM", "CloudUnavailable")),
+    ] {
+        let object = node_plan(&NodePlanFacts {
+            node: &silent(),
+            unknown,
+            preview,
+            lifecycle,
+            has_term: true,
+            end_of: &|_| None,
+            network_condition: None,
+        });
+        let (field, reason) = expected;
+        assert_eq!(
+            of_kinds(&object, &[ChangeKind::Unknown]),
+            [(ChangeKind::Unknown, field.to_owned(), reason.to_owned())],
+            "{case}"
+        );
+    }
+}
+
 fn silent() -> Node {
     node(
         json!({"providerID": PROVIDER_ID, "taints": [{"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}]}),

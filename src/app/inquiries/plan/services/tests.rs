@@ -183,9 +183,14 @@ fn an_orphan_is_deleted_when_it_is_confirmed() {
         is_confirmed,
         is_paused,
         policy,
-        step: step(StepKind::Delete, "delete /s"),
+        step: Ok(step(StepKind::Delete, "delete /s")),
+    };
+    let refused = OrphanPreview {
+        step: Err((reason::WriteConflict, "two objects have the tag".to_owned())),
+        ..orphan(Policy::Delete, true, false)
     };
     for (orphan, expected) in [
+        (refused, "hold orphan (WriteConflict: its Service does not exist; two objects have the tag"),
         (orphan(Policy::Delete, true, false), "delete next step (delete /s)"),
         (orphan(Policy::Delete, true, true), "hold orphan (its Service does not exist; deletions pause"),
         (orphan(Policy::Delete, false, false), "hold orphan (the cache has no such Service;"),

@@ -57,7 +57,7 @@ pub struct OrphanPreview {
     /// `--nsx-orphans`
     pub policy: Policy,
     /// The first step of the deletion.
-    pub step: PlannedStep,
+    pub step: FirstStep,
 }
 
 impl NsxLoadBalancers {
@@ -99,7 +99,7 @@ impl NsxLoadBalancers {
         let (suspects, _) = self.resources.suspects(&uid, &|service| self.nodes.has_service(service));
         let is_paused = self.cleanup.is_paused();
         let preview = |service: Box<str>| {
-            let step = self.first_step_of_remainder(&service)?.ok()?;
+            let step = self.first_step_of_remainder(&service)?;
             let is_confirmed = self.cleanup.is_confirmed(&service);
             Some(OrphanPreview { service: service.into(), is_confirmed, is_paused, policy, step })
         };

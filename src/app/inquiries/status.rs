@@ -231,8 +231,12 @@ fn last_deletion(process: &Inquiries, own: Option<NodeDeletion>) -> Option<Delet
         proof: deletion.proof,
         replica: deletion.replica,
     };
+    let is_gone = |deletion: &PastDeletion| {
+        let node = process.nodes.get(&deletion.node);
+        !deletion.has_failed(node.as_ref().and_then(|node| node.metadata.uid.as_deref()))
+    };
     // Of the same deletion in both places, the one of this process is last.
-    past.into_iter().map(of_lease).chain(own).max_by_key(|deletion| deletion.time)
+    past.into_iter().filter(is_gone).map(of_lease).chain(own).max_by_key(|deletion| deletion.time)
 }
 
 /// Returns the failed checks, the remarks of the other checks, and the parts of the configuration that are turned off.

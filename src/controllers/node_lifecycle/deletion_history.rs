@@ -31,6 +31,21 @@ pub struct PastDeletion {
     pub replica: String,
     /// The proof that the VM is absent.
     pub proof: String,
+    /// Whether the API server did not answer the request, so that the Node may still exist.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub is_unanswered: bool,
+}
+
+impl PastDeletion {
+    /// Whether the Node was not deleted after all. `existing` is the UID of the Node that has the name now.
+    pub fn has_failed(&self, existing: Option<&str>) -> bool {
+        self.is_unanswered && existing == Some(self.uid.as_str())
+    }
+}
+
+/// Whether a field has its default, so that the annotation omits it.
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 /// Returns the last deletions, the oldest one first. Returns none if the annotation cannot be read.
@@ -73,6 +88,7 @@ mod tests {
             time: "2026-11-20T02:10:04Z".parse().unwrap(),
             replica: "cp-1".to_owned(),
             proof: proof.to_owned(),
+            is_unanswered: false,
         }
     }
 
@@ -109,6 +125,25 @@ mod tests {
         let huge = PastDeletion { replica: "x".repeat(MAX_BYTES), ..deletion(31, "gone") };
         add_deletions(&mut annotations, &[huge]);
         assert_eq!(annotations[ANNOTATION], "[]", "what does not fit alone is lost");
+    }
+
+    #[test]
+    fn a_deletion_without_an_answer_is_marked_until_the_answer_to_another_request() {
+        let unanswered = PastDeletion { is_unanswered: true, ..deletion(1, "gone") };
+        let mut annotations = BTreeMap::new();
+        add_deletions(&mut annotations, &[unanswered.clone(), deletion(2, "gone")]);
+        assert_eq!(past_deletions(&annotations), [unanswered.clone(), deletion(2, "gone")]);
+        assert_eq!(annotations[ANNOTATION].matches("isUnanswered").count(), 1, "{}", annotations[ANNOTATION]);
+        add_deletions(&mut annotations, &[deletion(1, "gone")]);
+        assert_eq!(past_deletions(&annotations), [deletion(2, "gone"), deletion(1, "gone")]);
+        for (known, existing, has_failed) in [
+            (&unanswered, Some("uid-1"), true),
+            (&unanswered, Some("uid-9"), false),
+            (&unanswered, None, false),
+            (&deletion(1, "gone"), Some("uid-1"), false),
+        ] {
+            assert_eq!(known.has_failed(existing), has_failed, "{known:?} {existing:?}");
+        }
     }
 
     #[test]

@@ -182,7 +182,7 @@ impl PauseMonitor {
         self.state.lock().last.as_ref().map(|last| last.deletions.clone()).unwrap_or_default()
     }
 
-    /// Takes a deletion by this process, for the Lease. Does not wait: the task of [`PauseMonitor::run`] writes it. The
+    /// Takes a deletion by this process, also one without an answer, for the Lease. Does not wait: the task of [`PauseMonitor::run`] writes it. The
     /// deletion is lost if the process ends before.
     pub fn add_deletion(&self, deletion: &NodeDeletion) {
         let deletion = PastDeletion {
@@ -191,6 +191,7 @@ impl PauseMonitor {
             time: deletion.proof_began,
             replica: self.host.clone(),
             proof: deletion.proof.to_string(),
+            is_unanswered: !deletion.is_confirmed,
         };
         let mut state = self.state.lock();
         state.unwritten.push_back(deletion);

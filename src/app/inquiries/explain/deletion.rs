@@ -41,7 +41,9 @@ pub(super) fn explain(process: &Inquiries, name: &str) -> Result<Explanation, Ve
 /// Returns the last deletion of a Node of this name by any replica, according to the Lease.
 fn past_deletion(process: &Inquiries, name: &str) -> Option<PastDeletion> {
     let past = process.terms.deletion_pauses.as_ref()?.past_deletions();
-    past.into_iter().rev().find(|deletion| deletion.node == name)
+    let node = process.nodes.get(name);
+    let existing = node.as_ref().and_then(|node| node.metadata.uid.as_deref());
+    past.into_iter().rev().find(|deletion| deletion.node == name && !deletion.has_failed(existing))
 }
 
 fn subject(name: &str) -> String {
@@ -74,7 +76,11 @@ fn explanation(name: &str, facts: &DeletionFacts, past: Option<&PastDeletion>, t
 
 /// Explains a Node that another replica, or an earlier process, has deleted.
 fn of_past(name: &str, past: &PastDeletion) -> Explanation {
-    let summary = format!("deleted by the replica on {} at {}", clipped(&past.replica), whole(past.time));
+    let (replica, time) = (clipped(&past.replica), whole(past.time));
+    let summary = match past.is_unanswered {
+        false => format!("deleted by the replica on {replica} at {time}"),
+        true => format!("gone: the API server did not answer the deletion by the replica on {replica} at {time}"),
+    };
     let state = SubjectState::Settled;
     Explanation { subject: subject(name), summary, state, sections: vec![past_section(past)] }
 }
@@ -86,6 +92,9 @@ fn past_section(past: &PastDeletion) -> Section {
     section.add("UID", clipped(&past.uid));
     section.add("proof began", whole(past.time).to_string());
     section.add("proof", past.proof.as_str());
+    if past.is_unanswered {
+        section.add("API server", "no answer");
+    }
     section
 }
 

@@ -13,6 +13,7 @@ use crate::cloud::{AbsenceProof, Presence};
 use crate::controllers::decisions::{DELETED, DELETED_ELSEWHERE, DecisionRecorder, PERMITTED, UNANSWERED};
 use crate::controllers::node_lifecycle::deletion_pause::DeletionPause;
 use crate::controllers::node_lifecycle::deletion_policy::{DeletionPermit, Facts, HoldReason, PermitOutcome};
+use crate::controllers::node_lifecycle::pause_monitor::PauseMonitor;
 use crate::controllers::node_lifecycle::plan;
 use crate::controllers::node_lifecycle::recent_deletions::{NodeDeletion, RecentDeletions};
 use crate::controllers::node_lifecycle::{DeletionMode, apply};
@@ -130,8 +131,13 @@ impl NodeLifecycleReconciler {
         if permit.is_first {
             self.decisions.record(&deletion.node, PERMITTED, &permitted(&deletion));
         }
-        let (recent, decisions) = (&*self.deletions, &self.decisions);
-        let mut sent = DeleteRequest { recent, decisions, deletion: deletion.clone(), has_outcome: false };
+        let mut sent = DeleteRequest {
+            recent: &self.deletions,
+            pauses: &self.pauses,
+            decisions: &self.decisions,
+            deletion: deletion.clone(),
+            has_outcome: false,
+        };
         let attempt = match apply::delete(&self.api, &live, &window).await {
             Ok(()) => DeletionResult::Deleted(deletion),
             Err(error) if error.is_not_found() => DeletionResult::Vanished,
@@ -167,9 +173,10 @@ impl NodeLifecycleReconciler {
 }
 
 /// A `DELETE` request. The request has no outcome if it times out, or if this process stops or loses leadership. The
-/// log and the recent deletions then report that the Node may have been deleted.
+/// log, the recent deletions and the Lease then report that the Node may have been deleted.
 struct DeleteRequest<'a> {
     recent: &'a RecentDeletions,
+    pauses: &'a PauseMonitor,
     decisions: &'a DecisionRecorder,
     deletion: Box<NodeDeletion>,
     has_outcome: bool,
@@ -178,9 +185,11 @@ struct DeleteRequest<'a> {
 impl Drop for DeleteRequest<'_> {
     fn drop(&mut self) {
         if !self.has_outcome {
+            let unconfirmed = NodeDeletion { is_confirmed: false, ..*self.deletion.clone() };
+            self.pauses.add_deletion(&unconfirmed);
+            self.recent.record(unconfirmed);
             let NodeDeletion { node, uid, proof_began, .. } = &*self.deletion;
             let proof_began = rfc3339(*proof_began);
-            self.recent.record(NodeDeletion { is_confirmed: false, ..*self.deletion.clone() });
             self.decisions.record(node, UNANSWERED, &format!("the Node with UID {uid} may be deleted"));
             tracing::warn!(
                 node,
@@ -238,8 +247,16 @@ mod tests {
     use super::*;
     use crate::controllers::decisions::{DecisionHistory, SubjectKind};
     use crate::kubernetes::call::CALL_LIMIT;
+    use crate::kubernetes::deletion_lease::DeletionLease;
+    use crate::kubernetes::events;
+    use crate::kubernetes::leadership::Leadership;
+    use http::{Method, Request, Response};
+    use kube::Client;
+    use kube::client::Body;
     use kube::core::Status;
     use serde_json::{Value, json};
+    use tokio::sync::mpsc;
+    use tower::BoxError;
     use tracing::field::Field;
     use tracing::{Event, Subscriber};
     use tracing_subscriber::Layer;
@@ -323,8 +340,63 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_deletion_without_an_outcome_is_logged_with_its_proof() {
+    /// Returns a monitor whose Lease does not exist, and the Lease that it creates.
+    fn monitor() -> (Arc<PauseMonitor>, mpsc::UnboundedReceiver<Value>) {
+        let (created, receiver) = mpsc::unbounded_channel();
+        let server = tower::service_fn(move |request: Request<Body>| {
+            let created = created.clone();
+            async move {
+                let is_read = request.method() == Method::GET;
+                let body = request.into_body().collect_bytes().await?;
+                let absent = json!({"kind": "Status", "status": "Failure", "code": 404, "reason": "NotFound"});
+                let (code, answer) = match is_read {
+                    true => (404, absent.to_string().into_bytes()),
+                    false => (201, body.to_vec()),
+                };
+                created.send(serde_json::from_slice(&body).unwrap_or_default()).unwrap();
+                Ok::<_, BoxError>(Response::builder().status(code).body(Body::from(answer))?)
+            }
+        });
+        let client = Client::new(server, "kube-system");
+        let (recorder, _) = events::recorder(client.clone(), "probe");
+        let lease = DeletionLease::new(client, "kube-system");
+        (Arc::new(PauseMonitor::new(lease, recorder, Leadership::never(), "cp-1")), receiver)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_deletion_without_an_outcome_is_written_to_the_lease() {
+        let (pauses, mut leases) = monitor();
+        let decisions = &DecisionRecorder::new(DecisionHistory::default(), SubjectKind::Deletion, 1);
+        let recent = &RecentDeletions::default();
+        let sent = DeleteRequest {
+            recent,
+            pauses: &pauses,
+            decisions,
+            deletion: Box::new(deletion()),
+            has_outcome: false,
+        };
+        drop(sent);
+        let written = async {
+            loop {
+                let lease = leases.recv().await.unwrap();
+                if lease.is_object() {
+                    return lease;
+                }
+            }
+        };
+        let lease = tokio::select! {
+            lease = tokio::time::timeout(Duration::from_secs(300), written) => lease.unwrap(),
+            ended = Arc::clone(&pauses).run() => panic!("{ended:?}"),
+        };
+        let annotation = lease["metadata"]["annotations"]["vsphere-ccm.dev/deletions"].as_str().unwrap();
+        let expected = json!([{"node": "n", "uid": "u", "time": "1970-01-01T00:00:00Z", "replica": "cp-1",
+            "proof": deletion().proof.to_string(), "isUnanswered": true}]);
+        assert_eq!(serde_json::from_str::<Value>(annotation).unwrap(), expected);
+    }
+
+    #[tokio::test]
+    async fn a_deletion_without_an_outcome_is_logged_with_its_proof() {
+        let (pauses, _leases) = monitor();
         let proof_began = "2026-01-09T07:05:03.000042999Z".parse().unwrap();
         let deletion = NodeDeletion { proof_began, ..deletion() };
         for (has_outcome, expected) in
@@ -336,7 +408,7 @@ mod tests {
             let history = DecisionHistory::default();
             let decisions = &DecisionRecorder::new(history.clone(), SubjectKind::Deletion, 1);
             let deletion = Box::new(deletion.clone());
-            let sent = DeleteRequest { recent: &recent, decisions, deletion, has_outcome };
+            let sent = DeleteRequest { recent: &recent, pauses: &pauses, decisions, deletion, has_outcome };
             tracing::subscriber::with_default(log, || drop(sent));
             let mut seen = seen.lock().unwrap().clone();
             seen.retain(|value| !value.starts_with("message="));

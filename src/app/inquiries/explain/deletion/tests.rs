@@ -362,6 +362,7 @@ fn a_deletion_by_another_replica_is_known_from_the_lease() {
         time: "2026-11-20T02:10:04.2Z".parse().unwrap(),
         replica: "cp-2".to_owned(),
         proof: "no VM with the UUID".to_owned(),
+        is_unanswered: false,
     };
     let section = "
 Last deletion of a Node of this name, by any replica
@@ -375,6 +376,10 @@ Last deletion of a Node of this name, by any replica
     let facts = DeletionFacts { node: Some(absent(None, now)), deletion: None };
     let again = explanation("worker-7", &facts, Some(&past), &AnswerTime::of(now, NOW));
     assert!(text(again).join("\n").ends_with(section));
+    let unanswered = of_past("worker-7", &PastDeletion { is_unanswered: true, ..past.clone() });
+    let text_of_unanswered = text(unanswered).join("\n");
+    assert!(text_of_unanswered.contains("gone: the API server did not answer the deletion"), "{text_of_unanswered}");
+    assert!(text_of_unanswered.ends_with("API server        no answer"), "{text_of_unanswered}");
     let standby = super::unknown("worker-7", Some(&past));
     assert_eq!(standby.state, SubjectState::Unknown);
     assert!(text(standby).join("\n").ends_with(section));

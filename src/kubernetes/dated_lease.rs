@@ -23,7 +23,7 @@ pub(in crate::kubernetes) struct DatedLease {
 ///
 /// # Errors
 /// The call fails, or the answer is an error. A 404 that is not from the API server, such as one of a proxy, is an
-/// error, too.
+/// error, too, and so is another object.
 pub(in crate::kubernetes) async fn read(api: &Api<Lease>, name: &str) -> kube::Result<DatedLease> {
     let request = Request::new(api.resource_url());
     let request = request.get(name, &GetParams::default()).map_err(kube::Error::BuildRequest)?;
@@ -32,7 +32,11 @@ pub(in crate::kubernetes) async fn read(api: &Api<Lease>, name: &str) -> kube::R
     let server_time = date(response.headers());
     let body = response.into_body().collect_bytes().await?;
     if status.is_success() {
-        let lease = serde_json::from_slice(&body).map_err(kube::Error::SerdeError)?;
+        let lease: Lease = serde_json::from_slice(&body).map_err(kube::Error::SerdeError)?;
+        if lease.metadata.name.as_deref() != Some(name) {
+            let error = <serde_json::Error as serde::de::Error>::custom("the answer is not the requested Lease");
+            return Err(kube::Error::SerdeError(error));
+        }
         return Ok(DatedLease { lease: Some(lease), server_time });
     }
     let plain = || Status::failure(&status.to_string(), "Unknown").with_code(status.as_u16());
@@ -82,6 +86,8 @@ mod tests {
             (403, status("Forbidden", 403), None),
             (503, String::new(), None),
             (200, "<html>".to_owned(), None),
+            (200, "{}".to_owned(), None),
+            (200, json!({"metadata": {"name": "b"}}).to_string(), None),
         ];
         for (code, body, expected) in cases {
             let answer = body.clone();

@@ -110,8 +110,12 @@ impl DeletionsReport {
         vec![Line::new(Emphasis::Plain, text)]
     }
 
-    /// Returns the lines about what only the leader knows.
+    /// Returns the lines about what only the leader knows, as soon as its controller works.
     fn standby_lines(&self) -> Vec<Line> {
+        if self.leads {
+            let text = format!("{} does not know yet which Nodes wait: the controller begins soon", self.host);
+            return Line::wrapped(Emphasis::Notice, &[text]);
+        }
         let text = format!("{} does not know which Nodes wait: it does not lead", self.host);
         let mut lines = Line::wrapped(Emphasis::Notice, &[text]);
         if let Some(election) = &self.election {

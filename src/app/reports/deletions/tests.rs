@@ -116,6 +116,8 @@ fn a_standby_names_the_command_that_finds_the_leader() {
         "  kubectl -n kube-system get pods -o wide | grep -w cp-1",
     ];
     assert_eq!(shown[1..], expected);
+    let leader = DeletionsReport { leads: true, ..standby };
+    assert_eq!(text(&leader)[1..], ["cp-2 does not know yet which Nodes wait: the controller begins soon"]);
 }
 
 #[test]

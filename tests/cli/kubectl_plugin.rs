@@ -181,6 +181,15 @@ fn options_before_the_command_say_which_cluster_and_pod() {
 }
 
 #[test]
+fn a_text_with_the_name_of_an_option_makes_no_job() {
+    let cluster = Cluster::with_leader(&[]);
+    let output = cluster.run(&["deletions", "pause", "--for=4h", "--because=until plan --compare is quiet"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let call = cluster.call("exec ");
+    assert!(call.ends_with("deletions pause --for=4h --because=until plan --compare is quiet"), "{call}");
+}
+
+#[test]
 fn errors_name_what_is_missing_and_the_option_that_helps() {
     let upstream = "Running ccm-a registry.k8s.io/cloud-pv-vsphere/cloud-provider-vsphere:v1.36.0 cp-1 []\n";
     let lease = ("lease", "cloud-controller-manager=cp-1_5a0f");

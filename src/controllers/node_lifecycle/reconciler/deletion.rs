@@ -368,13 +368,8 @@ mod tests {
         let (pauses, mut leases) = monitor();
         let decisions = &DecisionRecorder::new(DecisionHistory::default(), SubjectKind::Deletion, 1);
         let recent = &RecentDeletions::default();
-        let sent = DeleteRequest {
-            recent,
-            pauses: &pauses,
-            decisions,
-            deletion: Box::new(deletion()),
-            has_outcome: false,
-        };
+        let sent =
+            DeleteRequest { recent, pauses: &pauses, decisions, deletion: Box::new(deletion()), has_outcome: false };
         drop(sent);
         let written = async {
             loop {

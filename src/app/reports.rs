@@ -5,6 +5,8 @@ pub mod check;
 pub mod deletion_pause;
 pub mod deletions;
 pub mod explain;
+#[cfg(test)]
+pub mod golden;
 pub mod plan;
 pub mod status;
 pub mod text;

@@ -33,6 +33,26 @@ struct Explanation {
     sections: Vec<Section>,
 }
 
+#[cfg(test)]
+impl Explanation {
+    /// Returns the report of a leader with this explanation, for tests.
+    fn report_of_test(self) -> ExplainReport {
+        let Self { subject, summary, state, sections } = self;
+        ExplainReport {
+            version: "0.1.0".to_owned(),
+            time: "2026-11-24T03:12:40Z".parse().unwrap_or_default(),
+            host: "cp-1".to_owned(),
+            leads: true,
+            is_detached: false,
+            find_leader: None,
+            subject,
+            summary,
+            state,
+            sections,
+        }
+    }
+}
+
 /// Returns the explanation of a subject that this process may not have read yet, with the reason.
 fn not_known(subject: String, why: &str) -> Explanation {
     Explanation { subject, summary: format!("not known: {why}"), state: SubjectState::Unknown, sections: Vec::new() }

@@ -159,6 +159,7 @@ fn explanation(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::app::reports::golden::assert_golden;
 
     fn holder(node: &str) -> Holder {
         Holder { node: node.to_owned(), types: vec!["InternalIP".to_owned(), "ExternalIP".to_owned()] }
@@ -212,6 +213,15 @@ mod tests {
                 "and 6 more",
             ]
         );
+    }
+
+    #[test]
+    fn the_document_is_the_golden_file() {
+        let decision = Some(("gives way", "10.20.0.10 on \"VM Network\": it may be a virtual IP"));
+        let reporters = [reporter(Some("a"), decision), reporter(None, None)];
+        let ip: IpAddr = "10.20.0.10".parse().unwrap();
+        let report = explanation(ip, 3, &reporters, &[holder("a"), holder("b")], true).report_of_test();
+        assert_golden("explain-ip", "Explain", report.verdict(), &report);
     }
 
     #[test]

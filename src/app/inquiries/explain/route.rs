@@ -212,10 +212,9 @@ fn node_section(facts: &RouteFacts, time: &AnswerTime) -> Section {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::app::reports::explain::ExplainReport;
+    use crate::app::reports::golden::assert_golden;
     use crate::controllers::BlockedObject;
     use crate::controllers::route::FailedAttempt;
-    use jiff::Timestamp;
     use serde_json::json;
     use std::sync::Arc;
     use std::time::{Duration, Instant};
@@ -263,22 +262,9 @@ mod tests {
     }
 
     fn text(facts: &RouteFacts, known: Vec<Option<KnownRoute>>, now: Instant) -> (SubjectState, String) {
-        let Explanation { subject, summary, state, sections } =
-            explanation(facts, &known, &AnswerTime::of(now, "2026-11-24T03:12:40Z"));
-        let report = ExplainReport {
-            version: String::new(),
-            time: Timestamp::UNIX_EPOCH,
-            host: "cp-1".to_owned(),
-            leads: true,
-            is_detached: false,
-            find_leader: None,
-            subject,
-            summary,
-            state,
-            sections,
-        };
+        let report = explanation(facts, &known, &AnswerTime::of(now, "2026-11-24T03:12:40Z")).report_of_test();
         let lines: Vec<String> = report.lines().iter().map(|line| line.text().to_owned()).collect();
-        (state, lines.join("\n"))
+        (report.state, lines.join("\n"))
     }
 
     #[test]
@@ -335,6 +321,22 @@ mod tests {
             assert!(text.contains(expected), "{expected}: {text}");
             assert!(!text.contains(&"x".repeat(301)), "texts from outside are clipped");
         }
+    }
+
+    #[test]
+    fn the_document_is_the_golden_file() {
+        let now = Instant::now();
+        let failed = PodNetworkFacts {
+            blocked: blocked(reason::CloudError),
+            failure: Some(FailedAttempt { message: "no answer".to_owned(), next: Some(now + Duration::from_secs(60)) }),
+            obstacles: vec!["worker-1".to_owned()],
+            ..network("10.244.7.0/24", Routing::Failed)
+        };
+        let facts = facts(vec![failed, network("fd00:7::/64", Routing::Ready)], now);
+        let known = [Some(known(None)), Some(known(Some("u-7_fd00")))];
+        let time = AnswerTime::of(now, "2026-11-24T03:12:40Z");
+        let report = explanation(&facts, &known, &time).report_of_test();
+        assert_golden("explain-route", "Explain", report.verdict(), &report);
     }
 
     #[test]

@@ -23,6 +23,10 @@ pub(super) fn explain(process: &Inquiries, name: &str) -> Result<Explanation, Ve
     let Some(report) = reports.iter().find(|report| is_same_server(&report.server, name)) else {
         return Err(reports.into_iter().map(|report| report.server).collect());
     };
+    Ok(explanation(report))
+}
+
+fn explanation(report: &VcenterReport) -> Explanation {
     let mut findings = findings(report);
     let (state, summary) = match findings.facts.first() {
         Some(first) => (SubjectState::Held, first.text.clone()),
@@ -33,7 +37,7 @@ pub(super) fn explain(process: &Inquiries, name: &str) -> Result<Explanation, Ve
         findings.facts.clear();
     }
     let sections = vec![findings, inventory(report), session(report), tags(report)];
-    Ok(Explanation { subject: format!("vCenter {}", report.server), summary, state, sections })
+    Explanation { subject: format!("vCenter {}", report.server), summary, state, sections }
 }
 
 fn findings(report: &VcenterReport) -> Section {
@@ -105,6 +109,8 @@ fn tags(report: &VcenterReport) -> Section {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::app::reports::golden::assert_golden;
+    use crate::providers::vsphere::login::LoginPause;
 
     fn texts(section: &Section) -> Vec<(&str, &str)> {
         section.facts.iter().map(|fact| (fact.label.as_str(), fact.text.as_str())).collect()
@@ -126,5 +132,28 @@ mod tests {
         assert_eq!(texts(&session(&report)).last(), Some(&("next attempt", "in 7 s")));
         let report = VcenterReport { next_attempt: None, ..report };
         assert_eq!(texts(&session(&report)).last(), Some(&("certificate", "not verified")));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_document_is_the_golden_file() {
+        let last = Instant::now();
+        tokio::time::advance(Duration::from_secs(90)).await;
+        let until = "2026-11-24T03:20:00Z".parse().unwrap();
+        let mut report = VcenterReport {
+            server: "vc.example.com:443".to_owned(),
+            lag: Some(Duration::from_secs(90)),
+            virtual_machines: 12,
+            ancestors: 9,
+            failure: Some("logins are paused".to_owned()),
+            last_answer: Some(last),
+            next_attempt: Some(Instant::now() + Duration::from_secs(7)),
+            login_pause: Some(LoginPause { until, cause: "three rejections".to_owned(), is_of_rejection: true }),
+            ..VcenterReport::default()
+        };
+        report.certificate.is_verified = true;
+        report.session.rejections = 3;
+        report.tag_reads.last = Some(last);
+        let report = explanation(&report).report_of_test();
+        assert_golden("explain-vcenter", "Explain", report.verdict(), &report);
     }
 }

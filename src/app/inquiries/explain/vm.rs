@@ -165,6 +165,8 @@ fn standing(relations: &[Vec<NodeRelation>]) -> (SubjectState, String) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::app::reports::explain::ExplainReport;
+    use crate::app::reports::golden::assert_golden;
     use crate::providers::vsphere::nodes::reports::InventoryLag;
     use std::time::Duration;
 
@@ -208,6 +210,16 @@ mod tests {
         let twins = [VmReport::of_test("vm-1"), VmReport::of_test("vm-2")];
         let twins = explanation("worker-7", &twins, &[vec![node("a", true, "x")], vec![]]);
         assert_eq!((twins.state, twins.sections.len()), (SubjectState::Settled, 4), "two VMs have the name");
+    }
+
+    /// A standby, which names the command that finds the leader.
+    #[test]
+    fn the_document_is_the_golden_file() {
+        let relations = [vec![node("a", true, "found by the provider ID"), node("b", false, "VMBacksAnotherNode: a")]];
+        let explained = explanation("worker-7", &[VmReport::of_test("vm-1")], &relations);
+        let find_leader = Some("kubectl -n kube-system get pods -o wide | grep -w cp-2".to_owned());
+        let report = ExplainReport { leads: false, find_leader, ..explained.report_of_test() };
+        assert_golden("explain-vm", "Explain", report.verdict(), &report);
     }
 
     #[test]

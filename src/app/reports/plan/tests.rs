@@ -1,7 +1,7 @@
 //! Tests of the text, the numbers and the result of `plan`.
 
 use super::*;
-use crate::app::reports::document;
+use crate::app::reports::golden::assert_golden;
 
 fn change(kind: ChangeKind, field: &str) -> PlannedChange {
     PlannedChange::new(kind, field)
@@ -199,13 +199,25 @@ fn texts_from_outside_are_cut_and_have_no_control_characters() {
     assert_eq!(ObjectPlan::new("a\nb").name, "a b");
 }
 
+/// The fields are part of the interface: scripts read them.
 #[test]
-fn the_document_has_the_fields_of_the_golden_file() {
-    let report = all_kinds();
-    let document = document("Plan", report.verdict(), serde_json::to_value(&report).unwrap());
-    let shown = format!("{document:#}\n");
-    let golden = include_str!("../../../../tests/golden/reports/plan.json");
-    assert_eq!(shown, golden, "if this is meant, the file is the left side");
-    let read: PlanReport = serde_json::from_value(document).unwrap();
-    assert_eq!(read, report);
+fn the_document_is_the_golden_file() {
+    let mut report = all_kinds();
+    for part in [&mut report.load_balancers, &mut report.routes] {
+        let kept = change(ChangeKind::Keep, "field").with_present("a").with_planned("a");
+        part.objects[0].add(kept.with_reason("Reason").with_message("the cloud says \"b\""));
+    }
+    assert_golden("plan", "Plan", report.verdict(), &report);
+    let unknown = || PlanPart::unknown("this process does not lead");
+    let standby = PlanReport {
+        leads: false,
+        find_leader: Some("kubectl -n kube-system get pods -o wide | grep -w cp-2".to_owned()),
+        node: Some("worker-7".to_owned()),
+        ..self::report(unknown(), unknown(), unknown())
+    };
+    assert_golden("plan-standby", "Plan", standby.verdict(), &standby);
+    for report in [report, standby] {
+        let read: PlanReport = serde_json::from_value(serde_json::to_value(&report).unwrap()).unwrap();
+        assert_eq!(read, report);
+    }
 }

@@ -1,13 +1,13 @@
 //! Tests of the explanation, as tables of texts.
 
 use super::*;
-use crate::app::reports::explain::{ExplainReport, Fact};
+use crate::app::reports::explain::Fact;
+use crate::app::reports::golden::assert_golden;
 use crate::cloud::Unknown;
 use crate::controllers::node_lifecycle::deletion_history::PastDeletion;
 use crate::controllers::node_lifecycle::deletion_pause::DeletionPause;
 use crate::controllers::node_lifecycle::deletion_policy::{Counts, DeletionRule, Facts, HoldReason};
 use crate::controllers::node_lifecycle::reason;
-use jiff::Timestamp;
 use std::time::{Duration, Instant};
 
 const NOW: &str = "2026-11-24T03:12:40Z";
@@ -82,19 +82,7 @@ fn explained(node: NodeDeletionFacts, now: Instant) -> Explanation {
 }
 
 fn text(explanation: Explanation) -> Vec<String> {
-    let Explanation { subject, summary, state, sections } = explanation;
-    let report = ExplainReport {
-        version: String::new(),
-        time: Timestamp::UNIX_EPOCH,
-        host: "cp-1".to_owned(),
-        leads: true,
-        is_detached: false,
-        find_leader: None,
-        subject,
-        summary,
-        state,
-        sections,
-    };
+    let report = explanation.report_of_test();
     report.lines().iter().map(|line| line.text().to_owned()).collect()
 }
 
@@ -383,4 +371,21 @@ Last deletion of a Node of this name, by any replica
     let standby = super::unknown("worker-7", Some(&past));
     assert_eq!(standby.state, SubjectState::Unknown);
     assert!(text(standby).join("\n").ends_with(section));
+}
+
+#[test]
+fn the_document_is_the_golden_file() {
+    let now = moment();
+    let until = now + seconds(18);
+    let past = PastDeletion {
+        node: "worker-7".to_owned(),
+        uid: "u-6".to_owned(),
+        time: "2026-11-20T02:10:04.2Z".parse().unwrap(),
+        replica: "cp-2".to_owned(),
+        proof: "no VM with the UUID".to_owned(),
+    };
+    let node = absent(Some((DeletionRule::Grace, HoldReason::Grace { until })), now);
+    let facts = DeletionFacts { node: Some(node), deletion: None };
+    let report = explanation("worker-7", &facts, Some(&past), &AnswerTime::of(now, NOW)).report_of_test();
+    assert_golden("explain-deletion", "Explain", report.verdict(), &report);
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::app::reports::explain::SubjectState;
+use crate::app::reports::golden::assert_golden;
 use crate::controllers::service::explanation::{BackendNodes, BlockedService};
 use crate::controllers::service::reason as controller;
 use crate::providers::vsphere::nsx::load_balancer::explanation::{ObjectFacts, ObjectState, RequestFacts};
@@ -446,4 +447,17 @@ fn a_service_that_a_standby_does_not_have_is_not_known_and_similar_names_are_sho
         "listed: never in this term: the objects are not known",
     ];
     assert_eq!(lines(&known), expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_document_is_the_golden_file() {
+    let known = with(|facts, balancer| {
+        facts.plan = Some(ServicePlan::Ensure);
+        facts.blocked = Some(blocked(reason::NSXRefused, Some(30)));
+        let state = balancer.state.as_mut().unwrap();
+        state.next = Ok(PlannedStep { changes: vec!["lacks the members 10.0.0.9".to_owned()], ..step("change /p") });
+        state.objects.push(object("pool", "/foreign", ObjectOwner::AnotherCluster));
+    });
+    let report = explanation(&known).report_of_test();
+    assert_golden("explain-service", "Explain", report.verdict(), &report);
 }

@@ -1,7 +1,8 @@
 //! Tests of the text of explanations of Nodes.
 
 use super::*;
-use crate::app::reports::explain::{ExplainReport, Fact};
+use crate::app::reports::explain::Fact;
+use crate::app::reports::golden::assert_golden;
 use crate::clients::vim::MoRef;
 use crate::cloud::InstanceMetadata;
 use crate::cloud::node::addresses::EXTERNAL_IP;
@@ -118,19 +119,7 @@ fn inquiry() -> NodeInquiry {
 }
 
 fn lines(inquiry: &NodeInquiry) -> Vec<String> {
-    let Explanation { subject, summary, state, sections } = inquiry.explanation();
-    let report = ExplainReport {
-        version: String::new(),
-        time: jiff::Timestamp::UNIX_EPOCH,
-        host: String::new(),
-        leads: true,
-        is_detached: false,
-        find_leader: None,
-        subject,
-        summary,
-        state,
-        sections,
-    };
+    let report = inquiry.explanation().report_of_test();
     report.lines().into_iter().map(|line| line.text().to_owned()).collect()
 }
 
@@ -409,4 +398,20 @@ fn an_address_that_may_be_virtual_names_the_api_server_or_the_other_nodes() {
         let (label, text) = address_text(&demoted, &api_server, &sharers);
         assert!(label == "gives way" && text.contains(part), "{text}");
     }
+}
+
+#[test]
+fn the_document_is_the_golden_file() {
+    let blocked = BlockedObject {
+        key: "worker-7".to_owned(),
+        reason: vsphere::NoZoneTags,
+        blocked_for: Duration::from_secs(372),
+        message: "no tag of category \"k8s-zone\"".to_owned(),
+    };
+    let label = Metadata { labels: BTreeMap::from([("zone".to_owned(), None)]), ..Metadata::default() };
+    let plan = NodePlan { actions: vec![NodeAction::SetMetadata(label)], ..blocked_plan(blocked.reason).unwrap() };
+    let preview = NodePreview { blocked: Some(blocked), is_settled: false, plan: Some(plan), ..preview() };
+    let next = Some(NextAttempt::Later { seconds: 23, failures: 4 });
+    let report = NodeInquiry { preview: Some(preview), next, ..inquiry() }.explanation().report_of_test();
+    assert_golden("explain-node", "Explain", report.verdict(), &report);
 }

@@ -14,6 +14,7 @@ use super::controllers::ControllerTerms;
 use super::election::{LeaseSource, hostname};
 use super::options::PROGRAM;
 use super::pages::flagz;
+use super::reports::header::ReportHeader;
 use super::settings::{LeaseName, SettingErrors, Settings};
 use super::shared_services::SharedServices;
 use super::shutdown_order::{ShutdownStage, Stages};
@@ -125,6 +126,21 @@ impl Inquiries {
     /// Returns the access to the provider.
     pub fn vsphere(&self) -> &VsphereInquiry {
         &self.vsphere
+    }
+
+    /// Returns the beginning of a report that is made now.
+    fn report_header(&self) -> ReportHeader {
+        let leads = self.leadership.is_leader();
+        let is_detached = self.detached.is_some();
+        let election = election::status(self).filter(|_| !leads && !is_detached);
+        ReportHeader {
+            version: version(),
+            time: whole(Timestamp::now()),
+            host: self.host.clone(),
+            leads,
+            is_detached,
+            find_leader: election.map(|election| election.command()),
+        }
     }
 
     async fn answer(&self, request: &[u8]) -> Vec<u8> {

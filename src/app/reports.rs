@@ -7,6 +7,7 @@ pub mod deletions;
 pub mod explain;
 #[cfg(test)]
 pub mod golden;
+pub mod header;
 pub mod plan;
 pub mod status;
 pub mod text;

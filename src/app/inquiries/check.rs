@@ -20,6 +20,7 @@ use crate::app::reports::check::{
     CheckReport, CheckResult, CheckSummary, configuration, connections, kubernetes, nodes as node_checks, nsx,
     observation, resolve_needs,
 };
+use crate::app::reports::header::ReportHeader;
 use crate::app::reports::status::{StatusNote, StatusReport};
 use crate::app::settings::SettingErrors;
 use crate::app::vsphere::CredentialReport;
@@ -83,12 +84,7 @@ pub(super) fn of_unusable_settings(errors: &SettingErrors, host: String, time: T
     let mut checks = observation::unusable_settings(&texts, &errors.warnings);
     checks.sort_by_key(|check| check.id);
     CheckReport {
-        version: version(),
-        time,
-        host,
-        leads: false,
-        is_detached: true,
-        find_leader: None,
+        header: ReportHeader { version: version(), time, host, leads: false, is_detached: true, find_leader: None },
         summary: CheckSummary::new(&checks),
         checks,
     }
@@ -100,13 +96,9 @@ fn report(state: StatusReport, mut checks: Vec<CheckResult>) -> CheckReport {
     resolve_needs(&mut checks);
     let is_standby = !state.leads && !state.is_detached;
     let find_leader = state.election.as_ref().filter(|_| is_standby).map(|election| election.command());
+    let StatusReport { version, time, host, leads, is_detached, .. } = state;
     CheckReport {
-        version: state.version,
-        time: state.time,
-        host: state.host,
-        leads: state.leads,
-        is_detached: state.is_detached,
-        find_leader,
+        header: ReportHeader { version, time, host, leads, is_detached, find_leader },
         summary: CheckSummary::new(&checks),
         checks,
     }

@@ -13,10 +13,11 @@ mod service;
 mod vcenter;
 mod vm;
 
-use super::protocol::{Answer, ExplainSubject, version};
-use super::{Inquiries, election, whole};
+use super::Inquiries;
+use super::protocol::{Answer, ExplainSubject};
 use crate::app::reports::explain::{ExplainReport, Section, SubjectState, nearest};
-use jiff::Timestamp;
+#[cfg(test)]
+use crate::app::reports::header::ReportHeader;
 
 /// Returns the answer about a name that the process does not know. `names` are those that it knows.
 pub(super) fn not_found(kind: &str, name: &str, names: Vec<String>) -> Answer {
@@ -38,18 +39,7 @@ impl Explanation {
     /// Returns the report of a leader with this explanation, for tests.
     fn report_of_test(self) -> ExplainReport {
         let Self { subject, summary, state, sections } = self;
-        ExplainReport {
-            version: "0.1.0".to_owned(),
-            time: "2026-11-24T03:12:40Z".parse().unwrap_or_default(),
-            host: "cp-1".to_owned(),
-            leads: true,
-            is_detached: false,
-            find_leader: None,
-            subject,
-            summary,
-            state,
-            sections,
-        }
+        ExplainReport { header: ReportHeader::of_test(), subject, summary, state, sections }
     }
 }
 
@@ -85,19 +75,5 @@ pub(super) fn answer(process: &Inquiries, subject: ExplainSubject, name: &str) -
 
 fn report(process: &Inquiries, explanation: Explanation) -> ExplainReport {
     let Explanation { subject, summary, state, sections } = explanation;
-    let leads = process.leadership.is_leader();
-    ExplainReport {
-        version: version(),
-        time: whole(Timestamp::now()),
-        host: process.host.clone(),
-        leads,
-        is_detached: process.detached.is_some(),
-        find_leader: election::status(process)
-            .filter(|_| !leads && process.detached.is_none())
-            .map(|election| election.command()),
-        subject,
-        summary,
-        state,
-        sections,
-    }
+    ExplainReport { header: process.report_header(), subject, summary, state, sections }
 }

@@ -11,10 +11,10 @@ pub mod observation;
 pub mod permissions;
 pub mod workloads;
 
+use super::header::ReportHeader;
 use super::text::{count, hanging};
 use super::{Emphasis, Line, Verdict};
 use catalogue::{CheckGroup, CheckId};
-use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
@@ -31,18 +31,9 @@ const INDENT: usize = 8;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CheckReport {
-    /// Version of the process.
-    pub version: String,
-    /// Time of the report.
-    pub time: Timestamp,
-    /// Name of the host, which is the name of the Pod unless the Pod uses the host network.
-    pub host: String,
-    /// Whether this process leads.
-    pub leads: bool,
-    /// Whether the command read API server, vCenter and NSX itself, and asked no running process.
-    pub is_detached: bool,
-    /// On a standby, the command that finds the Pod of the leader.
-    pub find_leader: Option<String>,
+    /// The process.
+    #[serde(flatten)]
+    pub header: ReportHeader,
     /// The results, in the order of [`catalogue::CHECKS`]. A check has several results if it has several subjects.
     pub checks: Vec<CheckResult>,
     /// The numbers of results.
@@ -252,17 +243,7 @@ impl CheckReport {
 
     /// Returns the text.
     pub fn lines(&self) -> Vec<Line> {
-        let role = match self.leads {
-            _ if self.is_detached => "read from",
-            true => "leader",
-            false => "standby",
-        };
-        let mut lines = Line::wrapped(Emphasis::Plain, &[format!("{role} {}", self.host), self.time.to_string()]);
-        if let Some(command) = &self.find_leader {
-            let text = "this process does not lead; find the Pod of the leader with";
-            lines.push(Line::new(Emphasis::Notice, text));
-            lines.push(Line::new(Emphasis::Notice, &format!("  {command}")));
-        }
+        let mut lines = self.header.lines();
         let mut last = None;
         for check in &self.checks {
             if last != Some(check.group) {

@@ -1,8 +1,8 @@
 //! Pure: the report of `explain`: one subject, what is known of it, and what follows from that.
 
+use super::header::ReportHeader;
 use super::text::{INDENT, duration};
 use super::{Emphasis, Line, Verdict};
-use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 /// Width of the labels in a section, in columns.
@@ -12,18 +12,9 @@ const LABELS: usize = 18;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExplainReport {
-    /// Version of the process.
-    pub version: String,
-    /// Time of the report.
-    pub time: Timestamp,
-    /// Name of the host, which is the name of the Pod unless the Pod uses the host network.
-    pub host: String,
-    /// Whether this process leads.
-    pub leads: bool,
-    /// Whether the command read API server, vCenter and NSX itself, and asked no running process.
-    pub is_detached: bool,
-    /// On a standby, the command that finds the Pod of the leader.
-    pub find_leader: Option<String>,
+    /// The process.
+    #[serde(flatten)]
+    pub header: ReportHeader,
     /// The subject, such as `Node worker-7`.
     pub subject: String,
     /// The state of the subject in one sentence.
@@ -123,14 +114,15 @@ impl ExplainReport {
             SubjectState::Unknown => Emphasis::Notice,
         };
         let mut lines = Line::wrapped(emphasis, &[self.subject.clone(), self.summary.clone()]);
-        if self.is_detached {
-            let text = format!("read from {}: what the leader waits for is not known here", self.host);
+        let ReportHeader { host, leads, is_detached, find_leader, .. } = &self.header;
+        if *is_detached {
+            let text = format!("read from {host}: what the leader waits for is not known here");
             lines.extend(Line::wrapped(Emphasis::Notice, &[text]));
-        } else if !self.leads {
-            let text = format!("{} does not lead: it shows what a standby knows", self.host);
+        } else if !leads {
+            let text = format!("{host} does not lead: it shows what a standby knows");
             lines.extend(Line::wrapped(Emphasis::Notice, &[text]));
         }
-        if let Some(command) = &self.find_leader {
+        if let Some(command) = find_leader {
             lines.extend(Line::wrapped(Emphasis::Notice, &["find the Pod of the leader with".to_owned()]));
             lines.push(Line::new(Emphasis::Notice, &format!("  {command}")));
         }
@@ -181,12 +173,7 @@ mod tests {
         section.add("label of 18 chars.", "apart");
         section.add_some("refused", None::<&str>);
         let report = ExplainReport {
-            version: "0.1.0".to_owned(),
-            time: "2026-11-24T03:13:21Z".parse().unwrap(),
-            host: "cp-2".to_owned(),
-            leads: false,
-            is_detached: false,
-            find_leader: Some("kubectl get pods".to_owned()),
+            header: ReportHeader { host: "cp-2".to_owned(), ..ReportHeader::of_standby() },
             subject: "Node worker-7".to_owned(),
             summary: "not initialised for 6 m 12 s: NoZoneTags".to_owned(),
             state: SubjectState::Held,
@@ -199,7 +186,7 @@ mod tests {
                 (Emphasis::Finding, "Node worker-7   not initialised for 6 m 12 s: NoZoneTags".to_owned()),
                 (Emphasis::Notice, "cp-2 does not lead: it shows what a standby knows".to_owned()),
                 (Emphasis::Notice, "find the Pod of the leader with".to_owned()),
-                (Emphasis::Notice, "  kubectl get pods".to_owned()),
+                (Emphasis::Notice, "  kubectl -n kube-system get pods -o wide | grep -w cp-2".to_owned()),
                 (Emphasis::Plain, String::new()),
                 (Emphasis::Plain, "Addresses".to_owned()),
                 (Emphasis::Plain, "  InternalIP        10.20.0.17, the first usable address".to_owned()),
@@ -207,7 +194,8 @@ mod tests {
                 (Emphasis::Plain, "  label of 18 chars.  apart".to_owned()),
             ]
         );
-        let detached = ExplainReport { is_detached: true, ..report.clone() };
+        let header = ReportHeader { is_detached: true, ..report.header.clone() };
+        let detached = ExplainReport { header, ..report.clone() };
         assert_eq!(detached.lines()[1].text(), "read from cp-2: what the leader waits for is not known here");
         let verdict = |state| ExplainReport { state, ..report.clone() }.verdict().exit_code();
         let states = [SubjectState::Settled, SubjectState::Held, SubjectState::Unknown];

@@ -121,9 +121,8 @@ fn the_page_has_each_field_of_the_golden_files_and_no_other() {
     for (kind, fields) in fields_by_kind() {
         let own = documented(&format!("`{kind}`"));
         // The row of a member explains the object or list that has it, too.
-        let is_part = |path: &str| {
-            own.iter().any(|row| row.strip_prefix(path).is_some_and(|rest| rest.starts_with(['.', '['])))
-        };
+        let is_part =
+            |path: &str| own.iter().any(|row| row.strip_prefix(path).is_some_and(|rest| rest.starts_with(['.', '['])));
         let is_documented = |path: &&String| own.contains(*path) || common.contains(*path) || is_part(path);
         let missing: Vec<_> = fields.keys().filter(|path| !is_documented(path)).collect();
         assert_eq!(missing, [""; 0], "docs/cli.md lacks these fields of {kind}");

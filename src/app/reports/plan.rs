@@ -1,9 +1,9 @@
 //! Pure: the report of `plan`: what the controllers would create, update, delete, adopt or hold now, against what is
 //! there. Objects that need nothing are counted and not listed.
 
+use super::header::ReportHeader;
 use super::text::{clean, count, hanging};
 use super::{Emphasis, Line, Verdict};
-use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 /// Maximum number of objects that a part lists.
@@ -29,18 +29,9 @@ const KINDS: usize = 9;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PlanReport {
-    /// Version of the process.
-    pub version: String,
-    /// Time of the report.
-    pub time: Timestamp,
-    /// Name of the host, which is the name of the Pod unless the Pod uses the host network.
-    pub host: String,
-    /// Whether this process leads.
-    pub leads: bool,
-    /// Whether a command made the plan without a daemon, so that clocks and limits of a leader are not known.
-    pub is_detached: bool,
-    /// On a standby, the command that finds the Pod of the leader.
-    pub find_leader: Option<String>,
+    /// The process.
+    #[serde(flatten)]
+    pub header: ReportHeader,
     /// The only Node of the plan; `None` if the plan is about all objects.
     pub node: Option<String>,
     /// The Nodes: their fields, taints and deletion.
@@ -437,17 +428,7 @@ impl PlanReport {
 
     /// Returns the text. The last line is the verdict with the numbers of objects.
     pub fn lines(&self) -> Vec<Line> {
-        let role = match self.leads {
-            _ if self.is_detached => "read from",
-            true => "leader",
-            false => "standby",
-        };
-        let mut lines = Line::wrapped(Emphasis::Plain, &[format!("{role} {}", self.host), self.time.to_string()]);
-        if let Some(command) = &self.find_leader {
-            let text = "this process does not lead; find the Pod of the leader with";
-            lines.push(Line::new(Emphasis::Notice, text));
-            lines.push(Line::new(Emphasis::Notice, &format!("  {command}")));
-        }
+        let mut lines = self.header.lines();
         let mut unknown_parts = Vec::new();
         for (title, noun, part) in self.parts() {
             lines.push(Line::new(Emphasis::Plain, ""));

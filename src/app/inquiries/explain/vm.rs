@@ -167,6 +167,7 @@ mod tests {
     use super::*;
     use crate::app::reports::explain::ExplainReport;
     use crate::app::reports::golden::assert_golden;
+    use crate::app::reports::header::ReportHeader;
     use crate::providers::vsphere::nodes::reports::InventoryLag;
     use std::time::Duration;
 
@@ -217,8 +218,7 @@ mod tests {
     fn the_document_is_the_golden_file() {
         let relations = [vec![node("a", true, "found by the provider ID"), node("b", false, "VMBacksAnotherNode: a")]];
         let explained = explanation("worker-7", &[VmReport::of_test("vm-1")], &relations);
-        let find_leader = Some("kubectl -n kube-system get pods -o wide | grep -w cp-2".to_owned());
-        let report = ExplainReport { leads: false, find_leader, ..explained.report_of_test() };
+        let report = ExplainReport { header: ReportHeader::of_standby(), ..explained.report_of_test() };
         assert_golden("explain-vm", "Explain", report.verdict(), &report);
     }
 

@@ -9,8 +9,8 @@ use super::services::{ServicePlanFacts, SyncPurpose, service_plan};
 use crate::app::catalogue;
 use crate::app::controllers::ControllerSource;
 use crate::app::inquiries::explain::answer_time::AnswerTime;
-use crate::app::inquiries::protocol::{Answer, version};
-use crate::app::inquiries::{DetachedSettings, Inquiries, election, status, whole};
+use crate::app::inquiries::protocol::Answer;
+use crate::app::inquiries::{DetachedSettings, Inquiries, status};
 use crate::app::reports::plan::{ObjectPlan, PlanCounts, PlanPart, PlanPartBuilder, PlanReport};
 use crate::app::reports::status::{ControllerState, StatusNote};
 use crate::cloud::{Reason, node};
@@ -24,7 +24,6 @@ use crate::controllers::service::ServiceReconciler;
 use crate::providers::vsphere::Provider;
 use crate::providers::vsphere::nsx::load_balancer::NsxLoadBalancers;
 use crate::providers::vsphere::nsx::load_balancer::preview::TargetMembers;
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,7 +33,7 @@ pub(in crate::app::inquiries) async fn answer(process: &Inquiries, node: Option<
     if let Err(unknown) = status::require_known(process, None, node) {
         return unknown;
     }
-    let leads = process.leadership.is_leader();
+    let header = process.report_header();
     let mut slices = Slices::new();
     let PlanParts { nodes, load_balancers, routes } = match &process.detached {
         Some(DetachedSettings { plan: settings, .. }) => {
@@ -42,14 +41,8 @@ pub(in crate::app::inquiries) async fn answer(process: &Inquiries, node: Option<
         }
         None => attached_parts(process, node, &mut slices).await,
     };
-    let is_standby = !leads && process.detached.is_none();
     let report = PlanReport {
-        version: version(),
-        time: whole(Timestamp::now()),
-        host: process.host.clone(),
-        leads,
-        is_detached: process.detached.is_some(),
-        find_leader: election::status(process).filter(|_| is_standby).map(|election| election.command()),
+        header,
         node: node.map(str::to_owned),
         nodes,
         load_balancers,

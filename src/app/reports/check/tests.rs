@@ -4,16 +4,7 @@ use super::*;
 use crate::app::reports::golden::assert_golden;
 
 fn report(checks: Vec<CheckResult>) -> CheckReport {
-    CheckReport {
-        version: "0.1.0".to_owned(),
-        time: "2026-11-24T03:12:40Z".parse().unwrap(),
-        host: "cp-1".to_owned(),
-        leads: true,
-        is_detached: false,
-        find_leader: None,
-        summary: CheckSummary::new(&checks),
-        checks,
-    }
+    CheckReport { header: ReportHeader::of_test(), summary: CheckSummary::new(&checks), checks }
 }
 
 #[test]
@@ -81,17 +72,16 @@ fn a_long_message_of_another_system_is_cut() {
 
 #[test]
 fn a_standby_names_the_command_that_finds_the_leader() {
-    let mut standby = report(Vec::new());
-    standby.leads = false;
-    standby.find_leader = Some("kubectl -n kube-system get pods -o wide | grep cp-2".to_owned());
+    let standby = CheckReport { header: ReportHeader::of_standby(), ..report(Vec::new()) };
     let texts: Vec<String> = standby.lines().into_iter().map(|line| line.text).collect();
     assert_eq!(texts[0], "standby cp-1   2026-11-24T03:12:40Z");
-    assert_eq!(texts[2], "  kubectl -n kube-system get pods -o wide | grep cp-2");
+    assert_eq!(texts[2], "  kubectl -n kube-system get pods -o wide | grep -w cp-2");
 }
 
 #[test]
 fn a_detached_report_names_the_host_from_which_it_was_read() {
-    let detached = CheckReport { leads: false, is_detached: true, ..report(Vec::new()) };
+    let header = ReportHeader { leads: false, is_detached: true, ..ReportHeader::of_test() };
+    let detached = CheckReport { header, ..report(Vec::new()) };
     assert_eq!(detached.lines()[0].text(), "read from cp-1   2026-11-24T03:12:40Z");
 }
 
@@ -105,8 +95,7 @@ fn the_document_is_the_golden_file() {
         CheckResult::needs(CheckId::Z02, "3 Nodes", CheckId::P04),
         CheckResult::incomplete(CheckId::D01, "", "only the leader knows the deletions"),
     ];
-    let find_leader = Some("kubectl -n kube-system get pods -o wide | grep -w cp-2".to_owned());
-    let report = CheckReport { leads: false, find_leader, ..report(checks) };
+    let report = CheckReport { header: ReportHeader::of_standby(), ..report(checks) };
     assert_golden("check", "Check", report.verdict(), &report);
 }
 

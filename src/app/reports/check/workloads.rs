@@ -3,6 +3,7 @@
 use super::CheckResult;
 use super::catalogue::CheckId;
 use crate::app::reports::text::count;
+use crate::kubernetes::workloads::{PodFault, Workload, WorkloadsError};
 use std::collections::BTreeSet;
 
 /// The provider of this program.
@@ -20,52 +21,9 @@ const VSPHERE_IMAGES: [&str; 2] = ["cloud-provider-vsphere", "vsphere-cloud-cont
 /// Maximum number of Pods that are named.
 const NAMED: usize = 20;
 
-/// A DaemonSet, Deployment or static Pod that may run a cloud controller manager.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WorkloadFacts {
-    /// `DaemonSet`, `Deployment` or `Pod`.
-    pub kind: &'static str,
-    /// The namespace.
-    pub namespace: String,
-    /// The name.
-    pub name: String,
-    /// The images of the containers.
-    pub images: Vec<String>,
-    /// Commands and arguments of all containers.
-    pub arguments: Vec<String>,
-    /// Number of Pods that should run.
-    pub desired: i32,
-    /// Number of Pods that are ready.
-    pub ready: i32,
-    /// The Pods that are not ready, as far as the cause is known.
-    pub faults: Vec<PodFaultFacts>,
-}
-
-/// A Pod that is not ready.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PodFaultFacts {
-    /// The name of the Pod.
-    pub pod: String,
-    /// The reason, such as `Unschedulable` or `ImagePullBackOff`.
-    pub reason: String,
-    /// The message of Kubernetes.
-    pub message: String,
-}
-
-/// The workloads that may run a cloud controller manager, as far as they were read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum WorkloadsFacts {
-    /// The workloads of all namespaces.
-    Read(Vec<WorkloadFacts>),
-    /// The credentials do not allow it, for this reason.
-    Forbidden(String),
-    /// The API server did not answer, for this reason.
-    Unavailable(String),
-}
-
 /// A cloud controller manager.
 struct ControllerManager<'a> {
-    workload: &'a WorkloadFacts,
+    workload: &'a Workload,
     provider: &'a str,
     /// Namespace and name of the Lease; `None` without an election.
     lease: Option<String>,
@@ -73,7 +31,7 @@ struct ControllerManager<'a> {
 
 impl ControllerManager<'_> {
     fn subject(&self) -> String {
-        let WorkloadFacts { kind, namespace, name, .. } = self.workload;
+        let Workload { kind, namespace, name, .. } = self.workload;
         format!("{kind} {namespace}/{name}")
     }
 
@@ -82,7 +40,7 @@ impl ControllerManager<'_> {
     }
 
     fn removal(&self) -> String {
-        let WorkloadFacts { kind, namespace, name, .. } = self.workload;
+        let Workload { kind, namespace, name, .. } = self.workload;
         match *kind {
             "Pod" => "remove its file from the folder of static Pods of the kubelet".to_owned(),
             kind => format!("if it is the one too many: kubectl -n {namespace} delete {} {name}", kind.to_lowercase()),
@@ -98,24 +56,24 @@ pub fn of_process() -> Vec<CheckResult> {
 }
 
 /// Checks the workloads. Before an installation there need not be one.
-pub fn workloads(workloads: &WorkloadsFacts, is_preflight: bool) -> Vec<CheckResult> {
+pub fn workloads(workloads: Result<&[Workload], &WorkloadsError>, is_preflight: bool) -> Vec<CheckResult> {
     const IDS: [CheckId; 2] = [CheckId::K05, CheckId::K07];
     match workloads {
-        WorkloadsFacts::Read(workloads) => {
+        Ok(workloads) => {
             let managers: Vec<ControllerManager<'_>> = workloads.iter().filter_map(manager).collect();
             let mut results = rivals(&managers);
             results.extend(pods(&managers, is_preflight));
             results
         }
-        WorkloadsFacts::Forbidden(reason) => {
+        Err(WorkloadsError::Forbidden(reason)) => {
             let reason = format!("the credentials do not allow it; use the kubeconfig of an administrator: {reason}");
             IDS.map(|id| CheckResult::skipped(id, "", &reason)).into()
         }
-        WorkloadsFacts::Unavailable(reason) => IDS.map(|id| CheckResult::incomplete(id, "", reason)).into(),
+        Err(WorkloadsError::Unavailable(reason)) => IDS.map(|id| CheckResult::incomplete(id, "", reason)).into(),
     }
 }
 
-fn manager(workload: &WorkloadFacts) -> Option<ControllerManager<'_>> {
+fn manager(workload: &Workload) -> Option<ControllerManager<'_>> {
     let is_of_vsphere = |image: &String| VSPHERE_IMAGES.iter().any(|part| image.contains(part));
     let provider = match flag(workload, "cloud-provider") {
         Some(provider) => provider,
@@ -132,7 +90,7 @@ fn manager(workload: &WorkloadFacts) -> Option<ControllerManager<'_>> {
 }
 
 /// Returns the value of a flag, in the form `--name=value` or `--name value`.
-fn flag<'a>(workload: &'a WorkloadFacts, name: &str) -> Option<&'a str> {
+fn flag<'a>(workload: &'a Workload, name: &str) -> Option<&'a str> {
     let mut found = None;
     let mut arguments = workload.arguments.iter().peekable();
     while let Some(argument) = arguments.next() {
@@ -210,14 +168,14 @@ fn pods(managers: &[ControllerManager<'_>], is_preflight: bool) -> Vec<CheckResu
 fn pods_of(manager: &ControllerManager<'_>) -> Vec<CheckResult> {
     const ID: CheckId = CheckId::K07;
     let subject = manager.subject();
-    let WorkloadFacts { kind, namespace, name, desired, ready, faults, .. } = manager.workload;
+    let Workload { kind, namespace, name, desired, ready, faults, .. } = manager.workload;
     let show = format!("kubectl -n {namespace} describe {} {name}", kind.to_lowercase());
     if *desired == 0 {
         let message = "it selects no Node or has no replicas, so no Pod runs";
         return vec![CheckResult::failed(ID, &subject, message).with_remedy(show)];
     }
-    let fault = |fault: &PodFaultFacts| {
-        let PodFaultFacts { pod, reason, message } = fault;
+    let fault = |fault: &PodFault| {
+        let PodFault { pod, reason, message } = fault;
         let text = if message.is_empty() { reason.clone() } else { format!("{reason}: {message}") };
         CheckResult::failed(ID, &format!("Pod {namespace}/{pod}"), text)
             .with_remedy(format!("kubectl -n {namespace} describe pod {pod}"))
@@ -238,8 +196,8 @@ mod tests {
     use super::*;
     use crate::app::reports::check::CheckStatus;
 
-    fn workload(kind: &'static str, name: &str, arguments: &[&str]) -> WorkloadFacts {
-        WorkloadFacts {
+    fn workload(kind: &'static str, name: &str, arguments: &[&str]) -> Workload {
+        Workload {
             kind,
             namespace: "kube-system".to_owned(),
             name: name.to_owned(),
@@ -251,8 +209,8 @@ mod tests {
         }
     }
 
-    fn statuses(id: CheckId, found: &[WorkloadFacts], is_preflight: bool) -> Vec<CheckStatus> {
-        let results = workloads(&WorkloadsFacts::Read(found.to_vec()), is_preflight);
+    fn statuses(id: CheckId, found: &[Workload], is_preflight: bool) -> Vec<CheckStatus> {
+        let results = workloads(Ok(found), is_preflight);
         results.into_iter().filter(|result| result.id == id).map(|result| result.status).collect()
     }
 
@@ -279,8 +237,7 @@ mod tests {
         ] {
             assert_eq!(statuses(CheckId::K05, &found, false), expected, "{case}");
         }
-        let failed =
-            &workloads(&WorkloadsFacts::Read(vec![ours(), workload("DaemonSet", "cpi", &other_lease)]), false)[1];
+        let failed = &workloads(Ok(&[ours(), workload("DaemonSet", "cpi", &other_lease)]), false)[1];
         assert!(failed.message.contains("kube-system/rancher"), "{failed:?}");
         assert_eq!(failed.remedy, ["if it is the one too many: kubectl -n kube-system delete daemonset cpi"]);
     }
@@ -288,20 +245,20 @@ mod tests {
     #[test]
     fn a_manager_without_the_flag_is_known_by_its_image() {
         let image = "registry.k8s.io/cloud-pv-vsphere/cloud-provider-vsphere:v1.33.0".to_owned();
-        let go = WorkloadFacts { images: vec![image], ..workload("DaemonSet", "cpi", &[]) };
+        let go = Workload { images: vec![image], ..workload("DaemonSet", "cpi", &[]) };
         assert_eq!(manager(&go).unwrap().provider, VSPHERE);
         assert_eq!(manager(&workload("DaemonSet", "x", &[])).unwrap().provider, "unknown");
     }
 
     #[test]
     fn pods_that_are_not_ready_fail_with_their_cause() {
-        let ours = |desired, ready, faults: Vec<PodFaultFacts>| WorkloadFacts {
+        let ours = |desired, ready, faults: Vec<PodFault>| Workload {
             desired,
             ready,
             faults,
             ..workload("DaemonSet", "ccm", &["--cloud-provider=vsphere"])
         };
-        let fault = || PodFaultFacts {
+        let fault = || PodFault {
             pod: "ccm-1".to_owned(),
             reason: "Unschedulable".to_owned(),
             message: "no free ports".to_owned(),
@@ -317,7 +274,7 @@ mod tests {
         ] {
             assert_eq!(statuses(CheckId::K07, &found, is_preflight), expected, "{found:?}");
         }
-        let results = workloads(&WorkloadsFacts::Read(vec![ours(3, 2, vec![fault()])]), false);
+        let results = workloads(Ok(&[ours(3, 2, vec![fault()])]), false);
         let failed = results.iter().find(|result| result.id == CheckId::K07).unwrap();
         assert_eq!(
             (failed.subject.as_str(), failed.message.as_str()),
@@ -328,9 +285,9 @@ mod tests {
 
     #[test]
     fn without_the_permission_both_are_skipped_and_without_an_answer_not_known() {
-        let of = |facts| workloads(&facts, false).into_iter().map(|result| result.status).collect::<Vec<_>>();
-        assert_eq!(of(WorkloadsFacts::Forbidden("no".to_owned())), [CheckStatus::Skipped; 2]);
-        assert_eq!(of(WorkloadsFacts::Unavailable("no".to_owned())), [CheckStatus::Incomplete; 2]);
+        let of = |error| workloads(Err(&error), false).into_iter().map(|result| result.status).collect::<Vec<_>>();
+        assert_eq!(of(WorkloadsError::Forbidden("no".to_owned())), [CheckStatus::Skipped; 2]);
+        assert_eq!(of(WorkloadsError::Unavailable("no".to_owned())), [CheckStatus::Incomplete; 2]);
         assert!(of_process().iter().all(|result| result.status == CheckStatus::Skipped));
     }
 }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::app::reports::explain::{Section, SubjectState};
 use crate::app::reports::golden::assert_golden;
+use crate::app::reports::header::ReportHeader;
 use crate::app::reports::status::DeletedNodeStatus;
 
 fn held(name: &str, reason: &str, is_expected: bool) -> HeldObject {
@@ -124,12 +125,7 @@ fn a_standby_names_the_command_that_finds_the_leader() {
 /// Returns the rules about a Node in its grace period.
 fn explanation() -> ExplainReport {
     ExplainReport {
-        version: "0.1.0".to_owned(),
-        time: "2026-11-24T03:13:21Z".parse().unwrap(),
-        host: "cp-1".to_owned(),
-        leads: true,
-        is_detached: false,
-        find_leader: None,
+        header: ReportHeader::of_test(),
         subject: "deletion of Node worker-7".to_owned(),
         summary: "not deleted: DeletionGracePeriod".to_owned(),
         state: SubjectState::Held,
@@ -152,7 +148,7 @@ fn the_explanation_comes_before_the_result() {
 #[test]
 fn the_document_is_the_golden_file() {
     let mut explanation = explanation();
-    explanation.find_leader = Some("kubectl -n kube-system get pods -o wide | grep -w cp-1".to_owned());
+    explanation.header = ReportHeader::of_standby();
     let mut proof = Section::new("Proof that the VM is deleted");
     proof.add("1", "no VM with the UUID");
     explanation.sections.push(proof);

@@ -19,12 +19,7 @@ fn part(objects: Vec<ObjectPlan>) -> PlanPart {
 
 fn report(nodes: PlanPart, load_balancers: PlanPart, routes: PlanPart) -> PlanReport {
     PlanReport {
-        version: "0.1.0".to_owned(),
-        time: "2026-11-24T03:12:40Z".parse().unwrap(),
-        host: "cp-1".to_owned(),
-        leads: true,
-        is_detached: false,
-        find_leader: None,
+        header: ReportHeader::of_test(),
         node: None,
         nodes,
         load_balancers,
@@ -140,19 +135,16 @@ fn what_is_not_known_is_never_unchanged() {
 #[test]
 fn a_standby_prints_the_command_that_finds_the_leader() {
     let unknown = || PlanPart::unknown("this process does not lead");
-    let standby = PlanReport {
-        leads: false,
-        find_leader: Some("kubectl get x".to_owned()),
-        ..report(unknown(), unknown(), unknown())
-    };
+    let standby = PlanReport { header: ReportHeader::of_standby(), ..report(unknown(), unknown(), unknown()) };
     let text = text(&standby);
     assert_eq!(text[0], "standby cp-1   2026-11-24T03:12:40Z");
-    assert_eq!(text[2], "  kubectl get x");
+    assert_eq!(text[2], "  kubectl -n kube-system get pods -o wide | grep -w cp-2");
 }
 
 #[test]
 fn a_plan_without_a_daemon_says_where_it_was_read() {
-    let detached = PlanReport { leads: false, is_detached: true, ..all_kinds() };
+    let header = ReportHeader { leads: false, is_detached: true, ..ReportHeader::of_test() };
+    let detached = PlanReport { header, ..all_kinds() };
     assert_eq!(text(&detached)[0], "read from cp-1   2026-11-24T03:12:40Z");
 }
 
@@ -210,8 +202,7 @@ fn the_document_is_the_golden_file() {
     assert_golden("plan", "Plan", report.verdict(), &report);
     let unknown = || PlanPart::unknown("this process does not lead");
     let standby = PlanReport {
-        leads: false,
-        find_leader: Some("kubectl -n kube-system get pods -o wide | grep -w cp-2".to_owned()),
+        header: ReportHeader::of_standby(),
         node: Some("worker-7".to_owned()),
         ..self::report(unknown(), unknown(), unknown())
     };

@@ -162,9 +162,18 @@ impl DecisionRecorder {
             kind: self.kind,
             name: clipped(name, MAX_NAME).into(),
             word,
-            text: clipped(text, MAX_TEXT).into(),
+            text: shortened(text, MAX_TEXT),
         });
     }
+}
+
+/// Returns the text, or its first characters and an ellipsis. The ellipsis tells those who mask or replace names in the
+/// text that a name may end there.
+pub(in crate::controllers) fn shortened(text: &str, characters: usize) -> Box<str> {
+    if text.chars().nth(characters).is_none() {
+        return text.into();
+    }
+    format!("{}…", clipped(text, characters.saturating_sub(1))).into()
 }
 
 /// Returns the first characters of the text.
@@ -235,7 +244,7 @@ mod tests {
         let all = history.last(usize::MAX, |_| true);
         assert!((100..MAX_DECISIONS).contains(&all.len()), "{}", all.len());
         assert_eq!(all.first().map(|decision| &*decision.name), Some("worker-1999"));
-        assert!(all.iter().all(|decision| decision.text.chars().count() == MAX_TEXT));
+        assert!(all.iter().all(|decision| decision.text.chars().count() == MAX_TEXT && decision.text.ends_with('…')));
         let sum: usize = all.iter().map(Decision::text_bytes).sum();
         assert_eq!(history.0.lock().text_bytes, sum);
         nodes.record(&"n".repeat(9_000), WRITTEN, "");

@@ -7,12 +7,19 @@ use super::{KnownName, NameKind};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
+use std::ops::Bound;
 
 /// Minimum length of a name, in bytes. Shorter names are ordinary words, unless they have a digit.
 const MIN_NAME: usize = 3;
 
 /// Minimum length of a name with a digit, in bytes.
 const MIN_NUMBERED_NAME: usize = 2;
+
+/// The end of a text that was cut.
+const ELLIPSIS: char = '…';
+
+/// Maximum length of the first word of a name that was cut within that word, in bytes.
+const MAX_CUT_WORD: usize = 63;
 
 /// Words that are names in every cluster or every vCenter, and tell nothing about a site.
 const COMMON: [&str; 16] = [
@@ -38,7 +45,7 @@ const COMMON: [&str; 16] = [
 #[derive(Debug, Default)]
 pub struct Anonymiser {
     /// The known names by each of their spellings in lower case.
-    spellings: HashMap<String, KnownSpelling>,
+    spellings: BTreeMap<String, KnownSpelling>,
     /// Lengths of the spellings, by their beginning.
     lengths: HashMap<String, BTreeSet<usize>>,
     /// The token of each name and address, by its identity.
@@ -116,9 +123,9 @@ impl Anonymiser {
         let mut replaced = String::with_capacity(text.len());
         let mut copied = 0;
         let mut at = 0;
-        let mut before = b' ';
-        while let Some(byte) = lower.as_bytes().get(at) {
-            let is_inside = is_word(before) && is_word(*byte);
+        let mut before = ' ';
+        while let Some(char) = lower.get(at..).and_then(|rest| rest.chars().next()) {
+            let is_inside = before.is_alphanumeric() && char.is_alphanumeric();
             let found = if is_inside { None } else { self.find(&lower, at, before) };
             match found {
                 Some(found) => {
@@ -130,13 +137,13 @@ impl Anonymiser {
                     at += length;
                     copied = at;
                     // A token ends with a digit.
-                    before = b'0';
+                    before = '0';
                 }
                 None => {
                     // The letter of an escaped line break or tab is no part of the word after it.
-                    let is_escape = before == b'\\' && matches!(*byte, b'n' | b'r' | b't');
-                    before = if is_escape { b' ' } else { *byte };
-                    at += 1;
+                    let is_escape = before == '\\' && matches!(char, 'n' | 'r' | 't');
+                    before = if is_escape { ' ' } else { char };
+                    at += char.len_utf8();
                 }
             }
         }
@@ -157,13 +164,13 @@ impl Anonymiser {
         }
     }
 
-    /// Returns the name or address at this place. `before` is the byte before it.
-    fn find(&self, lower: &str, at: usize, before: u8) -> Option<FoundName> {
+    /// Returns the name or address at this place. `before` is the character before it.
+    fn find(&self, lower: &str, at: usize, before: char) -> Option<FoundName> {
         let rest = lower.get(at..)?;
-        if let Some(found) = self.name_at(rest) {
+        if let Some(found) = self.name_at(rest).or_else(|| self.cut_name_at(rest)) {
             return Some(found);
         }
-        if is_word(before) {
+        if before.is_alphanumeric() {
             return None;
         }
         let address = addresses::address_at(lower, at)?;
@@ -178,6 +185,17 @@ impl Anonymiser {
             let KnownSpelling { word, name } = self.spellings.get(spelling)?;
             Some(FoundName { length: *length, word, identity: name.clone() })
         })
+    }
+
+    /// Returns the beginning of a known name before an ellipsis, because long messages are cut.
+    fn cut_name_at(&self, rest: &str) -> Option<FoundName> {
+        let longest = self.lengths.get(beginning(rest)).and_then(BTreeSet::last).copied().unwrap_or(MAX_CUT_WORD);
+        let end = rest.get(..rest.floor_char_boundary(longest + ELLIPSIS.len_utf8()))?.find(ELLIPSIS)?;
+        let start = rest.get(..end).filter(|start| is_long_enough(start))?;
+        let (name, known) = self.spellings.range::<str, _>((Bound::Included(start), Bound::Unbounded)).next()?;
+        // Several names may begin so. The token is that of the beginning.
+        let identity = format!("{start}{ELLIPSIS}");
+        name.starts_with(start).then(|| FoundName { length: end, word: known.word, identity })
     }
 
     fn token(&mut self, found: FoundName, original: &str) -> String {
@@ -206,16 +224,12 @@ fn word(kind: NameKind) -> &'static str {
     }
 }
 
-/// Whether the byte is part of a word. All bytes of letters outside of ASCII are.
-fn is_word(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || !byte.is_ascii()
-}
-
 /// Whether no word goes on at this place.
 fn ends_at(text: &str, at: usize) -> bool {
-    let last = at.checked_sub(1).and_then(|last| text.as_bytes().get(last));
+    let last = text.get(..at).and_then(|name| name.chars().next_back());
+    let next = text.get(at..).and_then(|rest| rest.chars().next());
     // A name may end with a bracket, and another word may follow.
-    last.is_some_and(|byte| !is_word(*byte)) || text.as_bytes().get(at).is_none_or(|byte| !is_word(*byte))
+    !last.is_some_and(char::is_alphanumeric) || !next.is_some_and(char::is_alphanumeric)
 }
 
 /// Whether a name can be told from ordinary words and numbers.
@@ -286,6 +300,10 @@ mod tests {
             ("VM [prod] (old) and [PROD] (OLD)copy", "VM vm_2 and vm_2copy"),
             ("/dc-1/vm/Ünit-Ä1", "/object_1/vm/vm_3"),
             (r#"user: "CORP\\ccm", vm "say \"hi\"" "#, r#"user: "user_2", vm "vm_4" "#),
+            (
+                "no answer of vc.corp.exa…; n1… and worker-1…, wor… el…",
+                "no answer of host_2…; node_3… and node_1…, node_4… el…",
+            ),
             (r"first\nworker-1\t10.1.0.17\r\nfd00::17", r"first\nnode_1\tip_1\r\nip_3"),
         ];
         let mut anonymiser = anonymiser();

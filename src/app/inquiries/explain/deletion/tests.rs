@@ -383,6 +383,7 @@ fn the_document_is_the_golden_file() {
         time: "2026-11-20T02:10:04.2Z".parse().unwrap(),
         replica: "cp-2".to_owned(),
         proof: "no VM with the UUID".to_owned(),
+        is_unanswered: false,
     };
     let node = absent(Some((DeletionRule::Grace, HoldReason::Grace { until })), now);
     let facts = DeletionFacts { node: Some(node), deletion: None };

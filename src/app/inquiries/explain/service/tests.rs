@@ -452,7 +452,7 @@ fn a_service_that_a_standby_does_not_have_is_not_known_and_similar_names_are_sho
 #[tokio::test(start_paused = true)]
 async fn the_document_is_the_golden_file() {
     let known = with(|facts, balancer| {
-        facts.plan = Some(ServicePlan::Ensure);
+        facts.plan = Some(ServicePlan::Ensure { adds_finalizer: false });
         facts.blocked = Some(blocked(reason::NSXRefused, Some(30)));
         let state = balancer.state.as_mut().unwrap();
         state.next = Ok(PlannedStep { changes: vec!["lacks the members 10.0.0.9".to_owned()], ..step("change /p") });

@@ -35,10 +35,7 @@ pub(super) fn address_at(text: &str, at: usize) -> Option<FoundAddress> {
     }
     let found = |ip: IpAddr, length| FoundAddress { length, word: "ip", identity: ip.to_canonical().to_string() };
     let place = Place::of(text.get(..at)?);
-    if place == Place::BehindGroup {
-        return None;
-    }
-    let ipv4 = ipv4_at(rest).filter(|(ip, _)| !is_common(IpAddr::V4(*ip)));
+    let ipv4 = ipv4_at(rest).filter(|(ip, _)| place != Place::BehindNumber && !is_common(IpAddr::V4(*ip)));
     if place == Place::BehindHexadecimal {
         // An IPv6 address would begin earlier.
         return ipv4.map(|(ip, length)| found(ip.into(), length));
@@ -47,7 +44,7 @@ pub(super) fn address_at(text: &str, at: usize) -> Option<FoundAddress> {
         let identity = rest.get(..length)?.replace('-', ":");
         return Some(FoundAddress { length, word: "mac", identity });
     }
-    if let Some((ip, length)) = ip_at(rest) {
+    if let Some((ip, length)) = ip_at(rest).filter(|(ip, _)| place != Place::BehindNumber || ip.is_ipv6()) {
         return (!is_common(ip)).then(|| found(ip, length));
     }
     ipv4.map(|(ip, length)| found(ip.into(), length))
@@ -56,12 +53,12 @@ pub(super) fn address_at(text: &str, at: usize) -> Option<FoundAddress> {
 /// What is before an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    /// The beginning of the text, a space, or the separator behind a label, as in `addr:`.
+    /// The beginning of the text, a space, or the separator behind a label, as in `addr:` and `host.`.
     Start,
     /// A colon behind hexadecimal digits or another colon, which may be the middle of an IPv6 address or fingerprint.
     BehindHexadecimal,
-    /// A dot behind a number, which is the middle of a version or of another address.
-    BehindGroup,
+    /// A dot behind a number, which may be the middle of a version.
+    BehindNumber,
 }
 
 impl Place {
@@ -73,9 +70,7 @@ impl Place {
         let label = last_word(rest);
         match separator {
             b':' if label.bytes().all(|byte| byte.is_ascii_hexdigit()) => Self::BehindHexadecimal,
-            b'.' if !label.is_empty() && label.bytes().all(|byte| byte.is_ascii_digit()) => Self::BehindGroup,
-            // Such as a host and a dot.
-            b'.' => Self::BehindHexadecimal,
+            b'.' if !label.is_empty() && label.bytes().all(|byte| byte.is_ascii_digit()) => Self::BehindNumber,
             _ => Self::Start,
         }
     }
@@ -108,7 +103,8 @@ fn mac_at(text: &str) -> Option<usize> {
         _ => byte.is_ascii_hexdigit(),
     });
     // A longer chain of pairs is something else, such as a fingerprint.
-    let is_end = text.as_bytes().get(MAC).is_none_or(|byte| byte != separator);
+    let mut rest = text.bytes().skip(MAC);
+    let is_end = rest.next() != Some(*separator) || rest.next().is_none_or(|byte| !byte.is_ascii_hexdigit());
     (is_valid && is_end).then_some(MAC)
 }
 
@@ -149,7 +145,7 @@ fn is_common(ip: IpAddr) -> bool {
 
 /// Whether no word goes on at this place.
 fn ends_at(text: &str, at: usize) -> bool {
-    text.as_bytes().get(at).is_none_or(|byte| !byte.is_ascii_alphanumeric() && byte.is_ascii())
+    !text.get(at..).and_then(|rest| rest.chars().next()).is_some_and(char::is_alphanumeric)
 }
 
 #[cfg(test)]
@@ -189,7 +185,9 @@ mod tests {
             ("10.1.0.17-10.1.0.20/24", &["10.1.0.17", "10.1.0.20"]),
             ("10.1.0.17:", &["10.1.0.17"]),
             ("fe80::1%eth0", &["fe80::1"]),
-            ("mac:00:50:56:ab:cd:ef", &["00:50:56:ab:cd:ef"]),
+            ("mac:00:50:56:ab:cd:ef: none", &["00:50:56:ab:cd:ef"]),
+            ("10.1.0.17…", &["10.1.0.17"]),
+            ("...fd00::17, v1.fd00::17", &["fd00::17", "fd00::17"]),
         ] {
             assert_eq!(found(text), same(expected), "{text}");
         }

@@ -72,7 +72,9 @@ fn without_proof(name: &str, node: &NodeDeletionFacts, word: Reason, message: &s
         ("no one: cloud-node-controller initializes the Node first".to_owned(), vec![describe, delete])
     } else if word == reason::NeverSeen {
         let uuid = node.facts.provider_id.rsplit('/').next().unwrap_or_default();
-        let find = format!("govc find / -type m -config.uuid {}", clipped(uuid));
+        // The kubelet may have written the provider ID, and a shell must not interpret it.
+        let is_uuid = uuid.chars().all(|char| char.is_ascii_hexdigit() || char == '-');
+        let find = format!("govc find / -type m -config.uuid {}", if is_uuid { uuid } else { "UUID" });
         (format!("{VSPHERE} looks for the VM"), vec![find, delete])
     } else if is_transient {
         ("no one: the answer is on its way".to_owned(), Vec::new())

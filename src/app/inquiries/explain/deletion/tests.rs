@@ -342,6 +342,22 @@ Proof that the VM is deleted
 }
 
 #[test]
+fn a_command_has_no_provider_id_that_a_shell_would_interpret() {
+    let now = moment();
+    for (provider_id, expected) in [
+        ("vsphere://4211a1b2-c3d4", "govc find / -type m -config.uuid 4211a1b2-c3d4"),
+        ("vsphere://$(reboot)", "govc find / -type m -config.uuid UUID"),
+    ] {
+        let message = "it was never seen".to_owned();
+        let held = Candidacy::Held { reason: crate::providers::vsphere::reason::NeverSeen, message, is_quiet: false };
+        let mut facts = node(Presence::Unknown(Unknown::new(reason::NoProviderID, "")), held, now);
+        facts.facts.provider_id = provider_id.to_owned();
+        let shown = text(explained(facts, now));
+        assert!(shown.iter().any(|line| line.ends_with(expected)), "{expected}: {shown:#?}");
+    }
+}
+
+#[test]
 fn a_deletion_by_another_replica_is_known_from_the_lease() {
     let now = moment();
     let past = PastDeletion {

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::controllers::decisions::shortened;
+
 /// Annotation with the last deletions, as JSON. The oldest one is first.
 pub const ANNOTATION: &str = "vsphere-ccm.dev/deletions";
 
@@ -54,12 +56,16 @@ pub fn past_deletions(annotations: &BTreeMap<String, String>) -> Vec<PastDeletio
     text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
 }
 
-/// Adds deletions, each in place of an earlier one of the same Node. Drops the oldest ones that do not fit.
+/// Adds deletions, each in place of an earlier one of the same Node, except that one without an answer never replaces
+/// an answered one: another replica may have deleted the Node meanwhile. Drops the oldest ones that do not fit.
 pub fn add_deletions(annotations: &mut BTreeMap<String, String>, added: &[PastDeletion]) {
     let mut deletions = past_deletions(annotations);
     for deletion in added {
+        if deletion.is_unanswered && deletions.iter().any(|known| known.uid == deletion.uid && !known.is_unanswered) {
+            continue;
+        }
         deletions.retain(|known| known.uid != deletion.uid);
-        let proof = deletion.proof.chars().take(MAX_PROOF).collect();
+        let proof = shortened(&deletion.proof, MAX_PROOF).into();
         deletions.push(PastDeletion { proof, ..deletion.clone() });
     }
     let excess = deletions.len().saturating_sub(MAX_DELETIONS);
@@ -136,6 +142,8 @@ mod tests {
         assert_eq!(annotations[ANNOTATION].matches("isUnanswered").count(), 1, "{}", annotations[ANNOTATION]);
         add_deletions(&mut annotations, &[deletion(1, "gone")]);
         assert_eq!(past_deletions(&annotations), [deletion(2, "gone"), deletion(1, "gone")]);
+        add_deletions(&mut annotations, &[PastDeletion { replica: "cp-2".to_owned(), ..unanswered.clone() }]);
+        assert_eq!(past_deletions(&annotations), [deletion(2, "gone"), deletion(1, "gone")]);
         for (known, existing, has_failed) in [
             (&unanswered, Some("uid-1"), true),
             (&unanswered, Some("uid-9"), false),
@@ -144,6 +152,17 @@ mod tests {
         ] {
             assert_eq!(known.has_failed(existing), has_failed, "{known:?} {existing:?}");
         }
+    }
+
+    #[test]
+    fn a_long_proof_ends_with_an_ellipsis() {
+        let mut annotations = BTreeMap::new();
+        add_deletions(
+            &mut annotations,
+            &[deletion(1, &"é".repeat(MAX_PROOF)), deletion(2, &"é".repeat(MAX_PROOF + 1))],
+        );
+        let proofs: Vec<String> = past_deletions(&annotations).into_iter().map(|deletion| deletion.proof).collect();
+        assert_eq!(proofs, ["é".repeat(MAX_PROOF), format!("{}…", "é".repeat(MAX_PROOF - 1))]);
     }
 
     #[test]

@@ -239,7 +239,8 @@ fn add_deletion(object: &mut ObjectPlan, facts: &NodeDeletionFacts, inputs: &Nod
                 DeletionMode::Off { reason } => Some(HoldReason::Off { reason }),
             };
             let Some(hold) = hold else {
-                let clocks = "after the grace period and within the limits of the leader, which are not known here";
+                let clocks = "after the grace period and within the limits of the leader, which are not known here, and \
+                              unless deletions pause";
                 object.add(deletion_change(facts).with_message(&format!("{clocks}; VM confirmed deleted: {proof}")));
                 return true;
             };

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use ccm::cloud::PowerState;
 use ccm::controllers::node_lifecycle::{LifecycleSettings, Limit};
+use http::Method;
 use serde_json::json;
 
 use super::server::Fate;
@@ -43,6 +44,22 @@ async fn a_deletion_is_on_the_lease_with_its_proof_time_and_replica() {
     pass(READ_AGAIN).await;
     let known: Vec<_> = world.pauses.past_deletions().into_iter().map(|deletion| deletion.node).collect();
     assert_eq!(known, ["a"], "each replica reads it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_without_an_answer_is_on_the_lease_until_another_request_is_answered() {
+    for (case, fate, is_unanswered) in
+        [("it was done", Fate::DoneAndLost, true), ("it was not done", Fate::Lost, false)]
+    {
+        let world = world().await;
+        world.server.next(&Method::DELETE, &[fate]);
+        world.lose("a");
+        pass(seconds(300)).await;
+        assert!(!world.is_there("a"), "{case}");
+        let deletions: serde_json::Value = serde_json::from_str(&written(&world)).unwrap();
+        assert_eq!(deletions.as_array().map(Vec::len), Some(1), "{case}: {deletions}");
+        assert_eq!(deletions[0]["isUnanswered"] == true, is_unanswered, "{case}: {deletions}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

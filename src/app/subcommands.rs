@@ -13,6 +13,7 @@ mod plan;
 mod process_client;
 mod status;
 
+use super::reports::text::clean;
 use std::ffi::OsString;
 
 /// The output and exit code of a subcommand.
@@ -61,8 +62,11 @@ impl CommandOutput {
         Self { output, ..Self::default() }
     }
 
+    /// Returns the output of a command that failed. Each line of the message is without control characters, because
+    /// messages repeat names and texts of other programs.
     fn failure(message: &str, exit_code: u8) -> Self {
-        Self { messages: format!("error: {message}\n"), exit_code, ..Self::default() }
+        let lines: Vec<String> = message.split('\n').map(clean).collect();
+        Self { messages: format!("error: {}\n", lines.join("\n")), exit_code, ..Self::default() }
     }
 }
 
@@ -81,6 +85,12 @@ mod tests {
             let usage = format!("Usage: vsphere-cloud-controller-manager {name} ");
             assert!(output.contains(&usage) && output.contains("Examples:\n"), "{name}: {output}");
         }
+    }
+
+    #[test]
+    fn no_message_about_a_failure_controls_the_terminal() {
+        let failed = CommandOutput::failure("no answer of \u{9b}31m\u{202e}vc\ntry again", 3);
+        assert_eq!(failed.messages, "error: no answer of  31m vc\ntry again\n");
     }
 
     #[test]

@@ -32,15 +32,17 @@ pub fn count(number: usize, noun: &str) -> String {
     format!("{number} {noun}{plural}")
 }
 
+/// Whether a character controls a terminal, breaks a line, or changes the direction of text.
+pub fn is_control(char: char) -> bool {
+    let is_direction = matches!(char, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}');
+    let is_isolate = matches!(char, '\u{2066}'..='\u{2069}');
+    let is_break = matches!(char, '\u{2028}' | '\u{2029}');
+    char.is_control() || is_direction || is_isolate || is_break
+}
+
 /// Replaces control characters by spaces, also those that break lines or change the direction of text.
 pub fn clean(text: &str) -> String {
-    let is_unsafe = |char: char| {
-        let is_direction = matches!(char, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}');
-        let is_isolate = matches!(char, '\u{2066}'..='\u{2069}');
-        let is_break = matches!(char, '\u{2028}' | '\u{2029}');
-        char.is_control() || is_direction || is_isolate || is_break
-    };
-    text.chars().map(|char| if is_unsafe(char) { ' ' } else { char }).collect()
+    text.chars().map(|char| if is_control(char) { ' ' } else { char }).collect()
 }
 
 /// Joins fields to lines. A field that does not fit begins a line that is indented by `indent` columns; a field that is

@@ -13,7 +13,7 @@ use crate::base::go_duration::spelled;
 use crate::runtime::local_socket::{self, AskError};
 use crate::runtime::shutdown;
 use std::ffi::OsString;
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::{Instant, sleep, timeout_at};
@@ -144,9 +144,13 @@ fn repeat_pause(question: &Question, is_answered: bool) -> Duration {
 const WRONG_ANSWER: &str = "the process answered another question";
 
 /// Reports once on standard error that the command waits, if it has not ended at the time `at`.
+///
+/// Without a terminal, a command that asks no process reports nothing: it may run in a Job, whose log mixes standard
+/// error into the report.
 struct Progress {
     at: Instant,
-    is_reported: bool,
+    /// Whether nothing is left to report.
+    is_done: bool,
     limit: Duration,
     activity: &'static str,
 }
@@ -157,18 +161,19 @@ impl Progress {
             Respondent::Process => "waiting for the process",
             Respondent::Observer(_) => "reading the API server, vCenter and NSX",
         };
-        Self { at: Instant::now() + PROGRESS, is_reported: false, limit, activity }
+        let is_silent = matches!(respondent, Respondent::Observer(_)) && !std::io::stderr().is_terminal();
+        Self { at: Instant::now() + PROGRESS, is_done: is_silent, limit, activity }
     }
 
     async fn during<T>(&mut self, work: impl Future<Output = T>) -> T {
         tokio::pin!(work);
-        if self.is_reported {
+        if self.is_done {
             return work.await;
         }
         match timeout_at(self.at, &mut work).await {
             Ok(done) => done,
             Err(_) => {
-                self.is_reported = true;
+                self.is_done = true;
                 let (activity, seconds) = (self.activity, self.limit.as_secs());
                 // Nobody reads the message if standard error is closed.
                 let _ = writeln!(std::io::stderr(), "{activity}, at most {seconds} s");

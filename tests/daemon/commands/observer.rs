@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use k8s_openapi::api::apps::v1::DaemonSet;
 use kube::Api;
@@ -224,6 +225,21 @@ async fn a_signal_ends_the_session_and_the_command() {
     command.wait_for_line("stopped by a signal", LIMIT).await;
     let counts = vcenter.counts().await;
     assert_eq!((counts.soap_logins, counts.soap_sessions), (1, 0), "{counts:?}");
+}
+
+/// In a Job, the log has what the command writes to standard error, as it has the report.
+#[tokio::test]
+async fn a_slow_command_without_a_terminal_prints_only_its_report() {
+    let cluster = Cluster::new().await;
+    let vcenter = Vcenter::start(&cluster.scenario(0..1)).await;
+    let site = Site::new(&cluster, ApiServer::shared().await, &vcenter.ini_section("vc-1", "dc-1"));
+    vcenter.add_rule(&Rule::hang("WaitForUpdatesEx")).await;
+    let began = Instant::now();
+    let slow = site.run(&["status", "--detached", "--timeout=5s", "-o", "json"]).await;
+    assert!(began.elapsed() > Duration::from_secs(2), "{:?}", began.elapsed());
+    assert_eq!(slow.messages, "");
+    let report: Value = serde_json::from_str(&slow.output).unwrap_or_else(|error| panic!("{error}: {}", slow.output));
+    assert_eq!(report["kind"], "Status");
 }
 
 #[tokio::test]

@@ -217,6 +217,8 @@ fn an_impure_plan_is_noticed() {
             ("src/controllers/node/plan.rs", "fn plan() { std::fs::read(\"x\"); }", true),
             ("src/controllers/node/plan.rs", "/// Not async: it awaits nothing.\nfn plan(error: Error) {}", false),
             ("src/controllers/node/plan.rs", "use crate::kubernetes::client;", true),
+            ("src/controllers/node/plan.rs", "use crate::kubernetes::workloads::Workload;", false),
+            ("src/controllers/node/plan.rs", "async fn f() { crate::kubernetes::workloads::read_workloads(); }", true),
             ("src/runtime/queue/order.rs", "//! Pure: what is next.\nfn f() { Instant::now(); }", true),
             ("src/runtime/queue/order.rs", "//! Pure: what is next.\nfn f(due: Instant) {}", false),
             ("src/runtime/queue.rs", "//! The queue.\nfn f() { Instant::now(); }", false),

@@ -9,6 +9,7 @@ use crate::providers::vsphere::nsx::inspection::{
     ReadFailure,
 };
 use crate::providers::vsphere::nsx::load_balancer::backend::Usage;
+use std::collections::BTreeSet;
 
 /// The checks of this file.
 const IDS: [CheckId; 3] = [CheckId::X03, CheckId::X04, CheckId::X05];
@@ -71,9 +72,11 @@ fn lists(subject: &str, lists: &[ListFacts]) -> Vec<CheckResult> {
     };
     let mut results: Vec<CheckResult> = lists.iter().filter_map(finding).collect();
     if results.is_empty() {
+        // Each IP pool has a list of its own.
+        let kinds: BTreeSet<&str> = lists.iter().map(|list| list.kind).collect();
         let message = format!(
             "the account lists each of {}; whether it may also write them shows only at the first change",
-            count(lists.len(), "kind")
+            count(kinds.len(), "kind")
         );
         results.push(CheckResult::passed(ID, subject, message));
     }
@@ -216,7 +219,8 @@ mod tests {
             let inspection = NsxInspection { lists: lists.clone(), ..NsxInspection::default() };
             assert_eq!(statuses(CheckId::X03, inspection), expected, "{lists:?}");
         }
-        let passed = super::lists(NSX, &[list(Ok(()))]);
+        let passed = super::lists(NSX, &[list(Ok(())), list(Ok(()))]);
+        assert!(passed[0].message.starts_with("the account lists each of 1 kind;"), "{passed:?}");
         assert!(passed[0].message.contains("shows only at the first change"), "what is not tested is said");
     }
 

@@ -203,6 +203,10 @@ async fn inspect_load_balancers(
     pool_ids.sort();
     pool_ids.dedup();
     for pool in pool_ids {
+        // A role may allow the list of IP pools and not what is below one of them.
+        let path = format!("{ADDRESS_POOLS}/{pool}/ip-allocations");
+        let result = first_page(client, &path, "ip-allocations.list").await;
+        inspection.lists.push(ListFacts { kind: ObjectKind::Allocation.name(), path, result });
         let usage = pool_usage(client, &pool).await;
         inspection.pools.push(PoolFacts { pool, usage });
     }

@@ -3,7 +3,7 @@
 
 use super::nodes::{NodePlanFacts, node_plan, unknown_answer};
 use super::observer_plan::DetachedPlanner;
-use super::parts::{ONE_NODE, PlanParts, Slices, first_step, part_with_orphans, selected_nodes};
+use super::parts::{ONE_NODE, PlanParts, Slices, first_step, next_hop_of_rewrite, part_with_orphans, selected_nodes};
 use super::routes::RoutePlans;
 use super::services::{ServicePlanFacts, SyncPurpose, service_plan};
 use crate::app::catalogue;
@@ -187,6 +187,7 @@ async fn routes(process: &Inquiries, selected: Option<&str>, slices: &mut Slices
     let next_pass = next_pass.unwrap_or_else(|| "which is queued".to_owned());
     let mut plans = RoutePlans::default();
     plans.add_outstanding(&preview, selected);
+    plans.mark_rewrites(|node, network| next_hop_of_rewrite(process, node, network));
     for node in selected_nodes(process, selected) {
         for network in term.preview_of_node(&node, &refused).into_iter().flat_map(|routes| routes.networks) {
             plans.add_network(node::name(&node), &network, &next_pass);

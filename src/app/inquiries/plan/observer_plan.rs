@@ -3,7 +3,7 @@
 //! of a leader are not known.
 
 use super::nodes::{NodePlanFacts, node_plan, unknown_answer};
-use super::parts::{ONE_NODE, PlanParts, Slices, first_step, part_with_orphans, selected_nodes};
+use super::parts::{ONE_NODE, PlanParts, Slices, first_step, next_hop_of_rewrite, part_with_orphans, selected_nodes};
 use super::routes::RoutePlans;
 use super::services::{ServicePlanFacts, SyncPurpose, service_plan};
 use crate::app::catalogue::ControllerKind;
@@ -124,6 +124,7 @@ impl DetachedPlanner<'_> {
     fn routes(&self, provider: &Provider, pass: &FirstRoutePass) -> PlanPart {
         let mut plans = RoutePlans::default();
         plans.add_outstanding(&pass.preview(), self.selected);
+        plans.mark_rewrites(|node, network| next_hop_of_rewrite(self.process, node, network));
         for node in selected_nodes(self.process, self.selected).iter().filter(|node| provider.owns(node)) {
             for network in pass.preview_of_node(node).networks {
                 plans.add_network(node::name(node), &network, "of the leader");

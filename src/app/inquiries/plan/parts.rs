@@ -25,14 +25,14 @@ pub(super) struct PlanParts {
 }
 
 /// Divides a long computation.
-pub(super) struct Slices {
+pub(in crate::app::inquiries) struct Slices {
     /// Time at which the current slice began.
     began: Instant,
 }
 
 impl Slices {
     /// Begins the first slice.
-    pub(super) fn new() -> Self {
+    pub(in crate::app::inquiries) fn new() -> Self {
         Self { began: Instant::now() }
     }
 
@@ -76,4 +76,12 @@ pub(super) fn first_step(
         (SyncPurpose::Delete, Some(service)) => balancers.first_step(service, StepPurpose::Deletion),
         (_, None) => balancers.first_step_of_remainder(key),
     }
+}
+
+/// Returns the next hop with which the route of a Node to a network is rewritten; `None` if there is no route yet.
+pub(super) fn next_hop_of_rewrite(process: &Inquiries, node: &str, network: &str) -> Option<String> {
+    let node = process.nodes.get(node)?;
+    let known = process.vsphere.known_route(&node, &network.parse().ok()?)?;
+    known.id.as_ref()?;
+    known.next_hop.ok().map(|next_hop| next_hop.to_string())
 }

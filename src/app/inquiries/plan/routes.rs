@@ -48,6 +48,22 @@ impl RoutePlans {
         }
     }
 
+    /// Shows creations of routes that exist as updates. `next_hop_of` gets a Node and a network, and returns the next hop
+    /// with which their route is rewritten; `None` if there is no route yet.
+    pub(super) fn mark_rewrites(&mut self, next_hop_of: impl Fn(&str, &str) -> Option<String>) {
+        for (network, node) in &self.created {
+            let Some(next_hop) = next_hop_of(node, network) else { continue };
+            let Some(object) = self.by_network.get_mut(network) else { continue };
+            let field = route_to(node);
+            let message = format!("rewritten in place with the next hop {next_hop}");
+            for change in &mut object.changes {
+                if change.kind == ChangeKind::Create && change.field == field {
+                    *change = PlannedChange::new(ChangeKind::Update, &field).with_message(&message);
+                }
+            }
+        }
+    }
+
     /// Adds a pod network of a Node. `next_pass` is the time of the next pass as text.
     pub(super) fn add_network(&mut self, node: &str, preview: &PodNetworkPreview, next_pass: &str) {
         let name = preview.network.map_or_else(|| preview.text.clone(), |network| network.to_string());

@@ -9,6 +9,7 @@ use crate::controllers::service::plan::ServicePlan;
 use crate::providers::vsphere::nsx::load_balancer::orphans::Policy;
 use crate::providers::vsphere::nsx::load_balancer::preview::{FirstStep, OrphanPreview};
 use crate::providers::vsphere::nsx::load_balancer::{PlannedStep, StepKind};
+use crate::providers::vsphere::reason::LoadBalancerAdoptedAsIs;
 use k8s_openapi::api::core::v1::Service;
 use std::net::IpAddr;
 
@@ -97,6 +98,10 @@ fn add_call(object: &mut ObjectPlan, facts: &ServicePlanFacts<'_>, purpose: Sync
     if let Some(change) = step_change(step) {
         object.add(change);
         return;
+    }
+    if let Some(message) = &step.adopted_as_is {
+        let change = PlannedChange::new(ChangeKind::Keep, "load balancer").with_message(message);
+        object.add(change.with_reason(LoadBalancerAdoptedAsIs.as_str()));
     }
     let Some(service) = facts.term.service.as_deref() else { return };
     match purpose {

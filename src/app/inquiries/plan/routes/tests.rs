@@ -124,3 +124,18 @@ fn a_selected_node_has_only_its_routes() {
     assert_eq!(rows.len(), 1, "{rows:?}");
     assert!(rows[0].starts_with("10.244.1.0/24 delete route to worker-1: "), "{rows:?}");
 }
+
+#[test]
+fn a_creation_of_a_route_that_exists_is_an_update() {
+    let created = vec![creation("worker-1", 1)];
+    let mut plans = planned(
+        vec![destination(1, Vec::new(), created), destination(2, Vec::new(), vec![creation("worker-2", 2)])],
+        &[],
+    );
+    plans.mark_rewrites(|node, network| (node == "worker-1").then(|| format!("10.1.0.1 to {network}")));
+    let part = plans.build();
+    let kinds: Vec<ChangeKind> = part.objects.iter().map(|object| object.changes[0].kind).collect();
+    assert_eq!(kinds, [ChangeKind::Update, ChangeKind::Create]);
+    let message = part.objects[0].changes[0].message.as_deref();
+    assert_eq!(message, Some("rewritten in place with the next hop 10.1.0.1 to 10.244.1.0/24"));
+}

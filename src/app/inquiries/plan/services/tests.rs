@@ -90,6 +90,12 @@ fn the_first_step_is_announced_with_its_kind() {
             "adopt next step (tag /p)",
         ),
         (
+            "of the Go program, as it is",
+            facts(Some(served()), leave()),
+            PlannedStep { adopted_as_is: Some("not applied: spec.sessionAffinity".to_owned()), ..nothing() },
+            "keep load balancer (LoadBalancerAdoptedAsIs: not applied: spec.sessionAffinity)",
+        ),
+        (
             "an address has to be read",
             facts(Some(served()), ensure(false)),
             step(StepKind::Read, "read the address of /a"),

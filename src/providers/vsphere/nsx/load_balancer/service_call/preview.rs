@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use super::steps::MembersOf;
+use super::steps::{MembersOf, ignored_settings};
 use super::{CallObservation, FamilyTarget, ServiceCall, next};
 use crate::cloud::Error;
 use crate::providers::vsphere::nsx::load_balancer::families::RequestedFamilies;
@@ -30,6 +30,9 @@ pub struct PlannedStep {
     pub desired_members: Option<usize>,
     /// The addresses of the load balancers of the Service, as its status has to show them.
     pub addresses: Vec<IpAddr>,
+    /// Message about the settings of the Service that are not applied, because another program made the load balancer.
+    /// `None` without such settings, and while a step is left.
+    pub adopted_as_is: Option<String>,
 }
 
 /// What a step does with its object.
@@ -110,9 +113,11 @@ fn planned(targets: &[FamilyTarget<'_>]) -> PlannedStep {
         None => PlannedStep::default(),
     };
     let wanted = || targets.iter().filter(|target| target.balancer.is_wanted && target.spec.is_some());
+    let is_done = planned.step.is_none();
     PlannedStep {
         desired_members: Some(targets.iter().map(|target| target.desired.members.len()).sum()),
         addresses: wanted().filter_map(FamilyTarget::address).collect(),
+        adopted_as_is: is_done.then(|| ignored_settings(wanted())).flatten(),
         ..planned
     }
 }

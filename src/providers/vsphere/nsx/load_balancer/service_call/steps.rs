@@ -205,16 +205,11 @@ impl ServiceCall<'_> {
         let wanted = || targets.iter().filter(|target| target.balancer.is_wanted);
         self.check_removed(&wanted().filter_map(FamilyTarget::address).collect::<Vec<_>>())?;
         self.cache().record_complete(&self.key, wanted().map(|target| target.balancer.family).collect());
-        let mut ignored: Vec<&str> = Vec::new();
-        for field in wanted().flat_map(|target| plan::ignored(&target.desired, &target.current())) {
-            if !ignored.contains(&field) {
-                ignored.push(field);
-            }
-        }
-        let as_is = (!ignored.is_empty()).then(|| adopted_as_is(&ignored));
+        let as_is = ignored_settings(wanted());
+        let is_as_is = as_is.is_some();
         self.cache().set_event(&self.key, reason::LoadBalancerAdoptedAsIs, as_is);
         let addresses = wanted().filter_map(|target| Some((target, target.address()?)));
-        for (target, address) in addresses.clone().filter(|_| ignored.is_empty()) {
+        for (target, address) in addresses.clone().filter(|_| !is_as_is) {
             service_request::check_address(&target.desired.features, address)?;
         }
         let addresses = families::in_order(asked.families, addresses.map(|(_, address)| address));
@@ -642,12 +637,21 @@ fn wrong_family(target: &FamilyTarget<'_>, address: IpAddr, family: IpFamily) ->
     ))
 }
 
-fn adopted_as_is(ignored: &[&str]) -> String {
-    format!(
+/// Returns the message about the settings of the Service that are not applied to these load balancers, because another
+/// program made them; `None` without such settings.
+pub(super) fn ignored_settings<'a>(targets: impl Iterator<Item = &'a FamilyTarget<'a>>) -> Option<String> {
+    let mut ignored: Vec<&str> = Vec::new();
+    for field in targets.flat_map(|target| plan::ignored(&target.desired, &target.current())) {
+        if !ignored.contains(&field) {
+            ignored.push(field);
+        }
+    }
+    let message = format!(
         "the load balancer was made by another program: ports and Nodes are kept up to date, but these settings of the Service \
          are not applied: {}. To apply them to all such load balancers, set --nsx-adopt=full",
         ignored.join(", ")
-    )
+    );
+    (!ignored.is_empty()).then_some(message)
 }
 
 /// Whether NSX has answered and refused the request.

@@ -158,7 +158,10 @@ impl Inquiries {
             Question::Check { node, vcenter, is_deep, is_preflight } => {
                 check::answer(self, &check::CheckOptions { node, vcenter, is_deep, is_preflight }).await
             }
-            Question::Explain { subject, name } => explain::answer(self, subject, &name),
+            Question::Explain { subject, name } => match &self.detached {
+                Some(settings) => explain::first_answer(self, settings, subject, &name).await,
+                None => explain::answer(self, subject, &name),
+            },
             Question::Deletions(request) => match deletions::answer(self, request).await {
                 Ok(answer) => answer,
                 Err(reason) => return protocol::encode(Err(reason), &BTreeSet::new()),

@@ -5,7 +5,7 @@
 //! the only writes are those of the login throttle, in which each login is claimed as by a daemon.
 
 use super::inquiries::Inquiries;
-use super::inquiries::protocol::{Question, Request};
+use super::inquiries::protocol::{ExplainSubject, Question, Request};
 use super::options::{self, Invocation, PROGRAM, UsageError};
 use super::settings::{self, SettingErrors};
 use super::shared_services::SharedServices;
@@ -192,12 +192,11 @@ async fn start_parts(
     Ok((parts, provider, inquiries))
 }
 
-/// Whether the answer has something that only NSX knows. Explanations have nothing of NSX that a command can know
-/// without the controllers, so they cost no login there.
+/// Whether the answer has something that only NSX knows. Other explanations cost no login there.
 fn needs_nsx(question: &Question) -> bool {
     match question {
         Question::Status { .. } | Question::Check { .. } | Question::Plan { .. } => true,
-        Question::Explain { .. } => false,
+        Question::Explain { subject, .. } => matches!(subject, ExplainSubject::Route | ExplainSubject::Service),
         // Only a running process changes deletions and has what a bundle contains.
         Question::Deletions(_) | Question::BundlePart { .. } | Question::BundleNames => false,
     }

@@ -37,7 +37,7 @@ use pause_monitor::PauseMonitor;
 use recent_deletions::{NodeDeletion, RecentDeletions};
 pub use reconciler::{
     AllowanceError, DeletionFacts, LifecycleInputs, LifecyclePreview, NodeDeletionFacts, NodeLifecycleReconciler,
-    first_preview, needs_presence,
+    first_deletion_facts, first_preview, needs_presence,
 };
 use reconciler::{LifecycleOutcome, LifecycleState};
 

@@ -13,8 +13,8 @@ mod service;
 mod vcenter;
 mod vm;
 
-use super::Inquiries;
 use super::protocol::{Answer, ExplainSubject};
+use super::{DetachedSettings, Inquiries};
 use crate::app::reports::explain::{ExplainReport, Section, SubjectState, nearest};
 #[cfg(test)]
 use crate::app::reports::header::ReportHeader;
@@ -59,6 +59,35 @@ pub(super) fn answer(process: &Inquiries, subject: ExplainSubject, name: &str) -
         ExplainSubject::Route => route::explain(process, name),
         ExplainSubject::Service => service::explain(process, name),
     };
+    answer_of(process, subject, name, explained)
+}
+
+/// As [`answer`], by a command without a daemon: reads what a new leader reads before it decides.
+pub(super) async fn first_answer(
+    process: &Inquiries,
+    settings: &DetachedSettings,
+    subject: ExplainSubject,
+    name: &str,
+) -> Answer {
+    let explained = match subject {
+        ExplainSubject::Deletion => deletion::explain_without_term(process, &settings.plan, name).await,
+        ExplainSubject::Route => route::explain_without_term(process, &settings.plan, name).await,
+        // The others are explained from what the command has read before.
+        ExplainSubject::Vcenter
+        | ExplainSubject::Node
+        | ExplainSubject::Vm
+        | ExplainSubject::Ip
+        | ExplainSubject::Service => return answer(process, subject, name),
+    };
+    answer_of(process, subject, name, explained)
+}
+
+fn answer_of(
+    process: &Inquiries,
+    subject: ExplainSubject,
+    name: &str,
+    explained: Result<Explanation, Vec<String>>,
+) -> Answer {
     let history = history::section(process, subject, name);
     match (explained, history) {
         (Ok(mut explanation), history) => {

@@ -8,4 +8,5 @@ mod routes;
 mod services;
 
 pub(super) use collection::answer;
-pub(super) use observer_plan::PlanSettings;
+pub(super) use observer_plan::{DetachedPlanner, PlanSettings};
+pub(super) use parts::Slices;

@@ -38,7 +38,7 @@ use crate::kubernetes::stores::Nodes;
 use crate::runtime::tasks::PanicError;
 pub use allowance::AllowanceError;
 pub use explanation::{DeletionFacts, NodeDeletionFacts};
-pub use preview::{LifecycleInputs, LifecyclePreview, first_preview, needs_presence};
+pub use preview::{LifecycleInputs, LifecyclePreview, first_deletion_facts, first_preview, needs_presence};
 
 /// Pause before the provider is queried again after an event has outdated its answer.
 const REQUERY_DELAY: Duration = Duration::from_millis(100);

@@ -1,27 +1,38 @@
 //! `explain deletion NAME`: the rules about the deletion of one Node, the proof about its VM, clocks and limits.
 
 mod advice;
+mod first_look;
 mod rules;
 
 #[cfg(test)]
 mod tests;
 
-use super::Explanation;
 use super::answer_time::AnswerTime;
+use super::completeness::nodes_gap;
 use super::outside_text::clipped;
+use super::{Explanation, not_known};
+use crate::app::inquiries::plan::{DetachedPlanner, PlanSettings};
 use crate::app::inquiries::{Inquiries, whole};
 use crate::app::reports::explain::{Section, SubjectState, lasting};
 use crate::app::reports::text::{count, duration};
+use crate::base::error_chain::chain;
 use crate::cloud::node::Readiness;
-use crate::cloud::{AbsenceProof, Presence};
+use crate::cloud::{AbsenceProof, CloudProvider as _, Presence};
 use crate::controllers::driver::CurrentTerm;
 use crate::controllers::node_lifecycle::candidacy::{Candidacy, Exemption};
-use crate::controllers::node_lifecycle::deletion_history::PastDeletion;
+use crate::controllers::node_lifecycle::deletion_history::{PastDeletion, past_deletions};
+use crate::controllers::node_lifecycle::deletion_pause::PauseAnnotations;
 use crate::controllers::node_lifecycle::deletion_policy::{DeletionChecks, DeletionDecision, LastAnswer};
 use crate::controllers::node_lifecycle::plan::ANNOTATION_ALLOW_DELETION;
 use crate::controllers::node_lifecycle::recent_deletions::NodeDeletion;
-use crate::controllers::node_lifecycle::{DeletionFacts, DeletionMode, NodeDeletionFacts};
+use crate::controllers::node_lifecycle::{
+    DeletionFacts, DeletionMode, LifecycleInputs, NodeDeletionFacts, first_deletion_facts,
+};
+use crate::kubernetes::deletion_lease::DeletionLease;
 use advice::HoldAdvice;
+use first_look::FirstLook;
+use rules::PauseReading;
+use std::slice;
 
 /// Explains the deletion of the Node with this name, also if this process has deleted the Node.
 ///
@@ -35,6 +46,51 @@ pub(super) fn explain(process: &Inquiries, name: &str) -> Result<Explanation, Ve
         (Some(facts), past) => Ok(explanation(name, &facts, past.as_ref(), &AnswerTime::now())),
         (None, Some(past)) => Ok(of_past(name, &past)),
         (None, None) => Err(term.known_nodes()),
+    }
+}
+
+/// Explains the deletion of the Node with this name by a command without a daemon: looks up its VM, and reads the Lease
+/// of deletions.
+///
+/// # Errors
+/// The names of the Nodes that the command has read.
+pub(super) async fn explain_without_term(
+    process: &Inquiries,
+    settings: &PlanSettings,
+    name: &str,
+) -> Result<Explanation, Vec<String>> {
+    let Some(mode) = settings.deletion() else {
+        return Ok(not_known(subject(name), "the node-lifecycle controller does not run with these flags"));
+    };
+    let Some(provider) = process.vsphere.provider() else {
+        return Ok(not_known(subject(name), "the command stops"));
+    };
+    let (pause, past) = read_lease(process, name).await;
+    let Some(node) = process.nodes.get(name) else {
+        return match (past, nodes_gap(process)) {
+            (Some(past), _) => Ok(of_past(name, &past)),
+            (None, Some(gap)) => Ok(not_known(subject(name), &gap)),
+            (None, None) => Err(process.nodes.keys()),
+        };
+    };
+    let planner = DetachedPlanner { process, settings, selected: Some(name) };
+    let presence = planner.presences(&provider, slice::from_ref(&node)).await.remove(name);
+    let inputs = LifecycleInputs { is_own: provider.owns(&node), presence, power: None, mode: mode.clone() };
+    let look = FirstLook { node: first_deletion_facts(&node, inputs), pause, past };
+    Ok(first_look::explanation(name, &look, &AnswerTime::now()))
+}
+
+/// Reads the pause of deletions and the last deletion of a Node of this name by any replica.
+async fn read_lease(process: &Inquiries, name: &str) -> (PauseReading, Option<PastDeletion>) {
+    let lease = DeletionLease::new(process.api_server.clone(), &process.lease_namespace);
+    match lease.read().await {
+        Ok(reading) => {
+            let annotations = reading.annotations();
+            let pause = PauseAnnotations::of(&annotations).pause_at(reading.server_time);
+            let past = past_deletions(&annotations).into_iter().rev().find(|deletion| deletion.node == name);
+            (PauseReading::Read(pause), past)
+        }
+        Err(error) => (PauseReading::Unread(chain(&error)), None),
     }
 }
 
@@ -149,7 +205,8 @@ fn node_section(node: &NodeDeletionFacts) -> Section {
     };
     let since = facts.transition.map(|since| format!(" since {}", whole(since))).unwrap_or_default();
     section.add("Ready", format!("{ready}{since}"));
-    if facts.readiness == Readiness::Unknown {
+    // A command without a daemon has not observed the Node.
+    if facts.readiness == Readiness::Unknown && !node.unknown_for.is_zero() {
         section.add("seen so", format!("{}, by this leader", lasting(node.unknown_for.as_secs())));
     }
     section.add("UID", clipped(&facts.uid));
@@ -168,13 +225,24 @@ fn node_section(node: &NodeDeletionFacts) -> Section {
 
 /// Returns the last answer about the VM, with its times.
 fn answer_section(answer: &LastAnswer, time: &AnswerTime) -> Section {
-    let mut section = match &answer.presence {
-        Presence::Absent(proof) => {
-            let mut section = proof_section(proof);
-            let since = time.wall_clock(answer.since);
-            section.add("confirmed since", format!("{since}, {}", duration(time.seconds_since(answer.since))));
-            section
-        }
+    let mut section = presence_section(&answer.presence);
+    if matches!(answer.presence, Presence::Absent(_)) {
+        let since = time.wall_clock(answer.since);
+        section.add("confirmed since", format!("{since}, {}", duration(time.seconds_since(answer.since))));
+    }
+    section.add("last looked up", time.wall_clock(answer.requested_at).to_string());
+    let next = match answer.due.filter(|due| time.is_ahead(*due)) {
+        Some(due) => format!("{}, at an event of the VM, and right before a deletion", time.wall_clock(due)),
+        None => "at the next check".to_owned(),
+    };
+    section.add("next look-up", next);
+    section
+}
+
+/// Returns the answer about the VM.
+fn presence_section(presence: &Presence) -> Section {
+    match presence {
+        Presence::Absent(proof) => proof_section(proof),
         Presence::Exists(()) => {
             let mut section = Section::new("VM");
             section.add("answer", "it exists");
@@ -185,14 +253,7 @@ fn answer_section(answer: &LastAnswer, time: &AnswerTime) -> Section {
             section.add("incomplete", format!("{}: {}", unknown.reason, clipped(&unknown.message)));
             section
         }
-    };
-    section.add("last looked up", time.wall_clock(answer.requested_at).to_string());
-    let next = match answer.due.filter(|due| time.is_ahead(*due)) {
-        Some(due) => format!("{}, at an event of the VM, and right before a deletion", time.wall_clock(due)),
-        None => "at the next check".to_owned(),
-    };
-    section.add("next look-up", next);
-    section
+    }
 }
 
 /// Returns the proof, piece by piece.
@@ -204,14 +265,17 @@ fn proof_section(proof: &AbsenceProof) -> Section {
     section
 }
 
-fn clocks(mode: &DeletionMode, checks: &DeletionChecks, time: &AnswerTime) -> Section {
-    let mut section = Section::new("Clocks and limits");
-    let mode = match mode {
+fn mode_text(mode: &DeletionMode) -> String {
+    match mode {
         DeletionMode::Enforce => "enforce".to_owned(),
         DeletionMode::DryRun => "dry-run: deletions are only reported".to_owned(),
         DeletionMode::Off { reason: because } => format!("off: {because}"),
-    };
-    section.add("mode", mode);
+    }
+}
+
+fn clocks(mode: &DeletionMode, checks: &DeletionChecks, time: &AnswerTime) -> Section {
+    let mut section = Section::new("Clocks and limits");
+    section.add("mode", mode_text(mode));
     let is_running = if time.is_ahead(checks.grace_until) { "until" } else { "ended at" };
     section.add("grace period", format!("{is_running} {}", time.wall_clock(checks.grace_until)));
     let counts = &checks.inputs.counts;

@@ -7,7 +7,7 @@ pub(super) use sections::{address_text, found_by_text, lag_text, vm_section, vm_
 
 use super::completeness::nodes_gap;
 use super::{Explanation, not_known};
-use crate::app::inquiries::Inquiries;
+use crate::app::inquiries::{DetachedSettings, Inquiries};
 use crate::cloud::{Presence, node};
 use crate::providers::vsphere::nodes::lookup::contest::is_called_rather;
 use crate::providers::vsphere::nodes::lookup::facts::facts_of;
@@ -40,8 +40,15 @@ pub(super) fn explain(process: &Inquiries, name: &str) -> Result<Explanation, Ve
     let now = Instant::now();
     let report = process.vsphere.provider().map(|provider| provider.node_report(&node));
     let term = process.terms.node.as_ref();
-    let preview = term.and_then(|term| term.get()).zip(report.as_ref());
-    let preview = preview.map(|(term, report)| term.preview(&node, report.metadata.clone()));
+    let answer = report.as_ref().map(|report| report.metadata.clone());
+    let preview = match &process.detached {
+        None => term.and_then(|term| term.get()).zip(answer).map(|(term, answer)| term.preview(&node, answer)),
+        Some(DetachedSettings { plan, .. }) => process
+            .vsphere
+            .provider()
+            .zip(answer)
+            .and_then(|(provider, answer)| plan.node_preview(&node, answer, &provider)),
+    };
     let next = term.and_then(|term| term.key_state(name)).map(|state| match state {
         KeyState::Idle => NextAttempt::WithEvent,
         KeyState::Running => NextAttempt::Running,
@@ -73,6 +80,7 @@ pub(super) fn explain(process: &Inquiries, name: &str) -> Result<Explanation, Ve
         rivals,
         sharers,
         api_server: api_server.unwrap_or_default(),
+        is_detached: process.detached.is_some(),
     };
     Ok(inquiry.explanation())
 }

@@ -1,13 +1,15 @@
 //! `explain route NODE`: the routes to the pod networks of one Node.
 
-use super::Explanation;
 use super::actors::{CLUSTER, GUEST, NSX};
 use super::answer_time::AnswerTime;
+use super::completeness::nodes_gap;
 use super::outside_text::clipped;
+use super::{Explanation, not_known};
 use crate::app::inquiries::Inquiries;
+use crate::app::inquiries::plan::{DetachedPlanner, PlanSettings};
 use crate::app::reports::explain::{Section, SubjectState, lasting};
 use crate::app::reports::text::count;
-use crate::cloud::{Reason, node};
+use crate::cloud::{CloudProvider as _, Reason, node};
 use crate::controllers::driver::CurrentTerm;
 use crate::controllers::route::{PodNetworkFacts, RouteFacts, Routing, condition, reason};
 use crate::providers::vsphere::nsx::routes::KnownRoute;
@@ -21,8 +23,38 @@ pub(super) fn explain(process: &Inquiries, name: &str) -> Result<Explanation, Ve
     let term = process.terms.route.as_ref().and_then(CurrentTerm::get);
     let Some(term) = term else { return Ok(unknown(name)) };
     let Some(facts) = term.explain(name) else { return Err(term.known_nodes()) };
+    Ok(with_known_routes(process, &facts))
+}
+
+/// Explains the routes of the Node with this name by a command without a daemon: lists the routes, and plans them as the
+/// first pass of a new leader.
+///
+/// # Errors
+/// The names of the Nodes that the command has read.
+pub(super) async fn explain_without_term(
+    process: &Inquiries,
+    settings: &PlanSettings,
+    name: &str,
+) -> Result<Explanation, Vec<String>> {
+    let Some(node) = process.nodes.get(name) else {
+        return match nodes_gap(process) {
+            Some(gap) => Ok(not_known(subject(name), &gap)),
+            None => Err(process.nodes.keys()),
+        };
+    };
+    let Some(provider) = process.vsphere.provider() else {
+        return Ok(not_known(subject(name), "the command stops"));
+    };
+    let planner = DetachedPlanner { process, settings, selected: Some(name) };
+    match planner.first_pass(&provider).await {
+        Ok(pass) => Ok(with_known_routes(process, &pass.explain(&node, provider.owns(&node)))),
+        Err(part) => Ok(not_known(subject(name), &clipped(part.message.as_deref().unwrap_or_default()))),
+    }
+}
+
+fn with_known_routes(process: &Inquiries, facts: &RouteFacts) -> Explanation {
     let known = facts.networks.iter().map(|one| process.vsphere.known_route(&facts.node, &one.network?));
-    Ok(explanation(&facts, &known.collect::<Vec<_>>(), &AnswerTime::now()))
+    explanation(facts, &known.collect::<Vec<_>>(), &AnswerTime::now())
 }
 
 fn subject(name: &str) -> String {
@@ -75,7 +107,8 @@ fn standing(facts: &RouteFacts, unrealized: Option<&PodNetworkFacts>) -> (Subjec
         return (SubjectState::Settled, "none: the Node has no network in spec.podCIDRs".to_owned());
     }
     if let Some((network, word)) = facts.networks.iter().find_map(|network| Some((network, hold(network)?))) {
-        let lasting = network.blocked.as_ref().map(|blocked| format!(" {}", lasting(blocked.blocked_for.as_secs())));
+        let blocked = network.blocked.as_ref().filter(|_| facts.has_term);
+        let lasting = blocked.map(|blocked| format!(" {}", lasting(blocked.blocked_for.as_secs())));
         let lasting = lasting.unwrap_or_default();
         return (SubjectState::Held, format!("{} held{lasting}: {word}", clipped(&network.text)));
     }
@@ -121,6 +154,7 @@ fn network_section(
         (Some(word), Routing::Ready) => section.add_finding("state", format!("Ready, and held: {word}")),
         (Some(word), _) => section.add_finding("state", format!("held: {word}")),
         (None, Routing::Ready) => section.add("state", "Ready"),
+        (None, _) if !node.has_term => section.add("state", "pending: a new leader would create or rewrite the route"),
         (None, _) => section.add("state", "pending: not tried since the last change"),
     }
     section.add_some("network", facts.refusal.as_deref().map(clipped));
@@ -161,8 +195,11 @@ fn add_known_route(section: &mut Section, known: &KnownRoute) {
 /// Returns when the routes to the network are changed or looked at again.
 fn next_attempt(facts: &PodNetworkFacts, node: &RouteFacts, time: &AnswerTime) -> String {
     let retry = facts.failure.as_ref().and_then(|failure| failure.next);
-    let pass = node.next_pass.map(|pass| format!("with the next pass at {}", time.wall_clock(pass)));
-    let pass = pass.unwrap_or_else(|| "with the pass that is queued".to_owned());
+    let pass = match node.next_pass {
+        Some(pass) => format!("with the next pass at {}", time.wall_clock(pass)),
+        None if node.has_term => "with the pass that is queued".to_owned(),
+        None => "not known: only the leader knows its next pass".to_owned(),
+    };
     match (retry, &facts.failure) {
         (Some(retry), _) => format!("at {}", time.wall_clock(retry)),
         (None, Some(_)) => "when the Node or its addresses change".to_owned(),
@@ -232,6 +269,7 @@ mod tests {
             unwritten_condition: None,
             are_listed: true,
             listing_failure: None,
+            has_term: true,
         }
     }
 
@@ -350,6 +388,23 @@ mod tests {
         for part in ["Ready, and held: CloudError", "none: no IPv4 address", "realized          not yet", ROUTER] {
             assert!(text.contains(part), "{part}: {text}");
         }
+    }
+
+    #[test]
+    fn without_a_term_no_pass_and_no_duration_are_known() {
+        let now = Instant::now();
+        let pending = network("10.244.7.0/24", Routing::Pending);
+        let without_term = |networks| RouteFacts { has_term: false, next_pass: None, ..facts(networks, now) };
+        let (state, pending) = text(&without_term(vec![pending]), vec![Some(known(None))], now);
+        assert_eq!(state, SubjectState::Held);
+        for part in ["a new leader would create or rewrite the route", "not known: only the leader knows its next pass"]
+        {
+            assert!(pending.contains(part), "{part}: {pending}");
+        }
+        let refused =
+            PodNetworkFacts { blocked: blocked(reason::PodNetworkInUse), ..network("10.244.7.0/24", Routing::Failed) };
+        let (_, refused) = text(&without_term(vec![refused]), vec![None], now);
+        assert!(refused.contains("10.244.7.0/24 held: PodNetworkInUse\n"), "{refused}");
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::app::reports::plan::{ObjectPlan, PlanPart, PlanPartBuilder};
 use crate::app::reports::status::StatusNote;
 use crate::app::settings::Settings;
 use crate::base::error_chain::chain;
-use crate::cloud::{CloudProvider as _, Presence, Unknown, node};
+use crate::cloud::{CloudProvider as _, InstanceMetadata, Presence, Unknown, node};
 use crate::controllers::node::{NodePreview, Policy, first_plan};
 use crate::controllers::node_lifecycle::{DeletionMode, LifecycleInputs, first_preview, needs_presence};
 use crate::controllers::reason;
@@ -45,6 +45,34 @@ pub(in crate::app::inquiries) struct PlanSettings {
 }
 
 impl PlanSettings {
+    /// Returns the plan of a new leader's node controller if the answer of the provider is `answer`; `None` if the
+    /// controller is not selected.
+    pub(in crate::app::inquiries) fn node_preview(
+        &self,
+        node: &Arc<Node>,
+        answer: Presence<InstanceMetadata>,
+        provider: &Provider,
+    ) -> Option<NodePreview> {
+        self.node.as_ref().map(|policy| NodePreview {
+            blocked: None,
+            is_settled: false,
+            waiting_time: Duration::ZERO,
+            plan: first_plan(node, answer, provider, policy),
+            defers_record: false,
+            defers_labels: false,
+        })
+    }
+
+    /// Returns the mode of the node-lifecycle controller; `None` if the controller is not selected.
+    pub(in crate::app::inquiries) fn deletion(&self) -> Option<&DeletionMode> {
+        self.deletion.as_ref()
+    }
+
+    /// Whether the service controller is selected.
+    pub(in crate::app::inquiries) fn has_service_controller(&self) -> bool {
+        self.has_service_controller
+    }
+
     /// Takes the settings of the selected controllers.
     pub(in crate::app::inquiries) fn new(settings: &Settings) -> Self {
         let has = |kind| settings.controllers.iter().any(|controller| controller.kind == kind);
@@ -60,11 +88,11 @@ impl PlanSettings {
 }
 
 /// Plans without terms.
-pub(super) struct DetachedPlanner<'a> {
-    pub(super) process: &'a Inquiries,
-    pub(super) settings: &'a PlanSettings,
+pub(in crate::app::inquiries) struct DetachedPlanner<'a> {
+    pub(in crate::app::inquiries) process: &'a Inquiries,
+    pub(in crate::app::inquiries) settings: &'a PlanSettings,
     /// The only Node to plan for.
-    pub(super) selected: Option<&'a str>,
+    pub(in crate::app::inquiries) selected: Option<&'a str>,
 }
 
 impl DetachedPlanner<'_> {
@@ -91,11 +119,29 @@ impl DetachedPlanner<'_> {
         PlanParts { nodes, load_balancers, routes }
     }
 
+    /// Returns the plan for what is in NSX: load balancers, and routes.
+    pub(in crate::app::inquiries) async fn nsx_parts(
+        &self,
+        provider: &Provider,
+        slices: &mut Slices,
+    ) -> (PlanPart, PlanPart) {
+        let load_balancers = self.load_balancers(slices).await;
+        let is_logged_in = self.process.vsphere.nsx_report().is_some_and(|report| report.login.is_logged_in);
+        let routes = match self.process.nodes.is_ready() && is_logged_in {
+            true => match self.first_pass(provider).await {
+                Ok(pass) => self.routes(provider, &pass),
+                Err(part) => part,
+            },
+            false => PlanPart::unknown("the Nodes could not be read, or there is no login"),
+        };
+        (load_balancers, routes)
+    }
+
     /// Lists the routes and plans their changes.
     ///
     /// # Errors
     /// The part of a plan without routes.
-    async fn first_pass(&self, provider: &Provider) -> Result<FirstRoutePass, PlanPart> {
+    pub(in crate::app::inquiries) async fn first_pass(&self, provider: &Provider) -> Result<FirstRoutePass, PlanPart> {
         let Some(settings) = &self.settings.route else {
             return Err(PlanPart::off("no route controller runs with these flags"));
         };
@@ -158,14 +204,7 @@ impl DetachedPlanner<'_> {
         let answer = provider.metadata(node);
         let unknown = unknown_answer(&answer);
         let is_own = provider.owns(node);
-        let preview = self.settings.node.as_ref().map(|policy| NodePreview {
-            blocked: None,
-            is_settled: false,
-            waiting_time: Duration::ZERO,
-            plan: first_plan(node, answer, provider, policy),
-            defers_record: false,
-            defers_labels: false,
-        });
+        let preview = self.settings.node_preview(node, answer, provider);
         let lifecycle = self.settings.deletion.as_ref().and_then(|mode| {
             let power = provider.power(node).found();
             first_preview(node, LifecycleInputs { is_own, presence, power, mode: mode.clone() })
@@ -183,7 +222,11 @@ impl DetachedPlanner<'_> {
 
     /// Looks up whether the VMs of Nodes whose kubelet does not report exist. Returns the answers by Node; a Node
     /// beyond the limit has none.
-    async fn presences(&self, provider: &Arc<Provider>, nodes: &[Arc<Node>]) -> BTreeMap<String, Presence> {
+    pub(in crate::app::inquiries) async fn presences(
+        &self,
+        provider: &Arc<Provider>,
+        nodes: &[Arc<Node>],
+    ) -> BTreeMap<String, Presence> {
         let Some(instances) = provider.instances_v2().filter(|_| self.settings.deletion.is_some()) else {
             return BTreeMap::new();
         };
@@ -213,7 +256,9 @@ impl DetachedPlanner<'_> {
             return PlanPart::unknown("the Services could not be read");
         };
         if !balancers.is_listed() {
-            return PlanPart::unknown("the objects in NSX could not be listed");
+            let failure = self.process.vsphere.nsx_report().and_then(|report| report.balancer_list.failure);
+            let failure = failure.map(|failure| format!(": {failure}")).unwrap_or_default();
+            return PlanPart::unknown(&format!("the objects in NSX could not be listed{failure}"));
         }
         let targets: Vec<Arc<Node>> = self.process.nodes.list().filter(|node| is_target(node)).collect();
         let members = balancers.target_members(&targets);

@@ -73,11 +73,20 @@ pub fn first_preview(node: &Node, inputs: LifecycleInputs) -> Option<LifecyclePr
         return None;
     }
     let power = power.filter(|_| plan::needs_power(node));
+    let deletion = first_deletion_facts(node, LifecycleInputs { is_own, presence, power: None, mode });
+    let taints = plan::plan(node, power, Duration::ZERO, None).changes;
+    Some(LifecyclePreview { deletion, taints, out_of_service_hold: None })
+}
+
+/// Returns the inputs of the decision about the deletion of `node`, without the state of a term: there are no checks of
+/// the deletion policy.
+pub fn first_deletion_facts(node: &Node, inputs: LifecycleInputs) -> NodeDeletionFacts {
+    let LifecycleInputs { is_own, presence, mode, .. } = inputs;
     let exemption = candidacy::exemption(node, is_own);
     let is_off = matches!(mode, DeletionMode::Off { .. });
     let presence = presence.filter(|_| exemption.is_none());
     let at = now();
-    let deletion = NodeDeletionFacts {
+    NodeDeletionFacts {
         facts: Facts::of(node, is_own),
         unknown_for: Duration::ZERO,
         exemption,
@@ -86,7 +95,5 @@ pub fn first_preview(node: &Node, inputs: LifecycleInputs) -> Option<LifecyclePr
         mode,
         checks: None,
         reported: None,
-    };
-    let taints = plan::plan(node, power, Duration::ZERO, None).changes;
-    Some(LifecyclePreview { deletion, taints, out_of_service_hold: None })
+    }
 }

@@ -1,13 +1,13 @@
-//! Reads what this term knows about the routes of one Node, for the command `explain`. Lists nothing, and changes
-//! nothing.
+//! Reads what this term, or the first pass of a command without a term, knows about the routes of one Node, for the
+//! command `explain`. Lists nothing, and changes nothing.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
 use k8s_openapi::api::core::v1::Node;
 
-use super::{Progress, RouteReconciler};
+use super::{FirstRoutePass, Progress, RouteReconciler};
 use crate::base::addresses::parse_network_sloppy;
 use crate::cloud::{Reason, node};
 use crate::controllers::BlockedObject;
@@ -32,6 +32,9 @@ pub struct RouteFacts {
     pub are_listed: bool,
     /// The failure of the last listing, if it failed.
     pub listing_failure: Option<String>,
+    /// Whether the facts are those of a term of leadership. A command without a daemon has one list, and knows no pass
+    /// and no attempt.
+    pub has_term: bool,
 }
 
 /// The route to one pod network of a Node.
@@ -66,7 +69,17 @@ impl RouteReconciler {
         let (next_pass, unwritten_condition) = (progress.next_pass(), progress.unwritten_condition(name));
         let (are_listed, listing_failure) = (progress.are_listed, progress.listing_failure.clone());
         drop(progress);
-        Some(RouteFacts { node, is_own, networks, next_pass, unwritten_condition, are_listed, listing_failure })
+        let has_term = true;
+        Some(RouteFacts {
+            node,
+            is_own,
+            networks,
+            next_pass,
+            unwritten_condition,
+            are_listed,
+            listing_failure,
+            has_term,
+        })
     }
 
     /// Returns the names that [`RouteReconciler::explain`] knows, sorted.
@@ -81,6 +94,51 @@ impl RouteReconciler {
         text: &str,
         refusals: &RefusedNetworks,
     ) -> PodNetworkFacts {
+        let mut facts = progress.network_facts(node, text, refusals);
+        let Some(network) = facts.network else { return facts };
+        let name = node::name(node);
+        let keys = [
+            RefusedNetwork::key_of(network, name, false),
+            RefusedNetwork::key_of(network, name, true),
+            network.to_string(),
+        ];
+        facts.blocked = keys.iter().find_map(|key| self.reasons.get(key));
+        facts
+    }
+}
+
+impl FirstRoutePass {
+    /// Returns what the pass knows about the routes of a Node; `is_own` is whether it belongs to this provider.
+    pub fn explain(&self, node: &Arc<Node>, is_own: bool) -> RouteFacts {
+        let networks = wanted_texts(node).filter(|_| is_own).map(|text| self.explain_network(node, text)).collect();
+        RouteFacts {
+            node: Arc::clone(node),
+            is_own,
+            networks,
+            next_pass: None,
+            unwritten_condition: None,
+            are_listed: true,
+            listing_failure: None,
+            has_term: false,
+        }
+    }
+
+    fn explain_network(&self, node: &Node, text: &str) -> PodNetworkFacts {
+        let mut facts = self.progress.network_facts(node, text, &self.refused);
+        let refusal = facts.network.and_then(|network| Some((network, self.refused.of(node, network)?)));
+        facts.blocked = refusal.map(|(network, refusal)| BlockedObject {
+            key: network.to_string(),
+            reason: refusal.reason(),
+            blocked_for: Duration::ZERO,
+            message: refusal.message(network, node::name(node)),
+        });
+        facts
+    }
+}
+
+impl Progress {
+    /// Returns the facts without the reported reason.
+    fn network_facts(&self, node: &Node, text: &str, refusals: &RefusedNetworks) -> PodNetworkFacts {
         let mut facts = PodNetworkFacts {
             text: text.to_owned(),
             network: parse_network_sloppy(text),
@@ -92,20 +150,14 @@ impl RouteReconciler {
             obstacles: Vec::new(),
         };
         let Some(network) = facts.network else { return facts };
-        let destinations = progress.destinations();
+        let destinations = self.destinations();
         facts.routing = destinations.routing_of(node, &network);
         // A Node that has changed since the last pass waits for the next one.
-        if !progress.is_planned(node) {
+        if !self.is_planned(node) {
             facts.routing = Routing::Pending;
         }
         let name = node::name(node);
         facts.refusal = refusals.of(node, network).map(|refusal| refusal.message(network, name));
-        let keys = [
-            RefusedNetwork::key_of(network, name, false),
-            RefusedNetwork::key_of(network, name, true),
-            network.to_string(),
-        ];
-        facts.blocked = keys.iter().find_map(|key| self.reasons.get(key));
         facts.failure = destinations.last_failure(network).cloned();
         let deletions = destinations.left(network).deletions.into_iter();
         let others = deletions.map(|deletion| deletion.route.target_node).filter(|target| target != name);

@@ -93,8 +93,8 @@ impl RouteReconciler {
 
 /// What the first pass of a term would do, for a command without a term.
 pub struct FirstRoutePass {
-    progress: Progress,
-    refused: RefusedNetworks,
+    pub(super) progress: Progress,
+    pub(super) refused: RefusedNetworks,
     writes_condition: bool,
 }
 

@@ -85,7 +85,7 @@ fn without_proof(name: &str, node: &NodeDeletionFacts, word: Reason, message: &s
 }
 
 /// Returns the reason of the deletion policy.
-fn by_policy(name: &str, hold: &HoldReason, time: &AnswerTime) -> HoldAdvice {
+pub(super) fn by_policy(name: &str, hold: &HoldReason, time: &AnswerTime) -> HoldAdvice {
     let until = hold.until().map(|until| time.wall_clock(until).to_string());
     let at = until.as_ref().map(|until| format!(" at {until}")).unwrap_or_default();
     let allow =

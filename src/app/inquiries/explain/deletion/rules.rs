@@ -6,6 +6,7 @@ use crate::app::reports::explain::Section;
 use crate::app::reports::text::count;
 use crate::cloud::Reason;
 use crate::controllers::node_lifecycle::candidacy::Candidacy;
+use crate::controllers::node_lifecycle::deletion_pause::DeletionPause;
 use crate::controllers::node_lifecycle::deletion_policy::{DeletionChecks, DeletionRule};
 use crate::controllers::node_lifecycle::{DeletionMode, NodeDeletionFacts};
 use crate::providers::vsphere::reason;
@@ -16,6 +17,15 @@ const IDENTITY: [Reason; 3] = [reason::Uninitialized, reason::NoProviderID, reas
 const PASSED: &str = "passed";
 const HOLDS: &str = "holds";
 const NOT_REACHED: &str = "not reached";
+const NOT_KNOWN: &str = "not known";
+
+/// The pause of deletions, as a command without a daemon has read it.
+pub(super) enum PauseReading {
+    /// The pause; `None` if deletions are not paused.
+    Read(Option<DeletionPause>),
+    /// The Lease could not be read, for this reason.
+    Unread(String),
+}
 
 /// Returns the rules about a Node without an exemption, whose VM was looked up.
 pub(super) fn section(node: &NodeDeletionFacts, hold: Option<&HoldAdvice>, time: &AnswerTime) -> Section {
@@ -42,6 +52,42 @@ pub(super) fn section(node: &NodeDeletionFacts, hold: Option<&HoldAdvice>, time:
             section.add(PASSED, format!("{word}: does not apply, because the annotation allows the deletion"));
         } else {
             section.add(PASSED, format!("{word}: {}", passed(rule, node, checks, time)));
+        }
+    }
+    section
+}
+
+/// As [`section`], without a term of leadership: the rules that depend on its clocks and limits are not known.
+pub(super) fn section_without_term(
+    node: &NodeDeletionFacts,
+    hold: Option<&HoldAdvice>,
+    pause: &PauseReading,
+) -> Section {
+    let mut section = Section::new("Rules (docs/node-lifecycle.md)");
+    section.add(PASSED, "Ready=Unknown: its kubelet does not report");
+    if !matches!(node.candidacy, Some(Candidacy::VmAbsent(_))) {
+        add_rules_before_the_policy(&mut section, node, hold);
+        return section;
+    }
+    section.add(PASSED, format!("{}: initialized, provider ID set", identity()));
+    section.add(PASSED, "proof: the VM is confirmed deleted");
+    let mut is_reached = true;
+    for rule in DeletionRule::ALL {
+        let word = rule.reason();
+        let known = match (rule, pause) {
+            (DeletionRule::Mode, _) => Some("deletion is not off"),
+            (DeletionRule::Pause, PauseReading::Read(None)) => Some("deletions are not paused"),
+            (DeletionRule::DryRun, _) if node.mode != DeletionMode::DryRun => Some("deletions are not only reported"),
+            _ => None,
+        };
+        match known {
+            _ if hold.is_some_and(|hold| hold.word == word) => {
+                section.add_finding(HOLDS, word.as_str());
+                is_reached = false;
+            }
+            _ if !is_reached => section.add(NOT_REACHED, word.as_str()),
+            Some(known) => section.add(PASSED, format!("{word}: {known}")),
+            None => section.add(NOT_KNOWN, word.as_str()),
         }
     }
     section

@@ -406,3 +406,73 @@ fn the_document_is_the_golden_file() {
     let report = explanation("worker-7", &facts, Some(&past), &AnswerTime::of(now, NOW)).report_of_test();
     assert_golden("explain-deletion", "Explain", report.verdict(), &report);
 }
+
+/// Returns what a command without a daemon reads about a Node whose VM is deleted.
+fn first_look(mode: DeletionMode, pause: PauseReading, now: Instant) -> FirstLook {
+    let node = NodeDeletionFacts { mode, checks: None, unknown_for: Duration::ZERO, ..absent(None, now) };
+    FirstLook { node, pause, past: None }
+}
+
+#[test]
+fn without_a_term_a_deletion_is_never_announced_and_clocks_are_not_known() {
+    let now = moment();
+    let look = first_look(DeletionMode::Enforce, PauseReading::Read(None), now);
+    let explanation = first_look::explanation("worker-7", &look, &AnswerTime::of(now, NOW));
+    assert_eq!(explanation.state, SubjectState::Unknown);
+    let expected = "\
+deletion of Node worker-7
+  not known: its VM is deleted, and only the leader knows whether and when the Node is deleted
+
+Node
+  Ready             Unknown since 2026-11-24T03:11:40Z
+  UID               u-7
+  provider ID       vsphere://4211a1b2
+
+Rules (docs/node-lifecycle.md)
+  passed            Ready=Unknown: its kubelet does not report
+  passed            Uninitialized, NoProviderID, MalformedProviderID: initialized, provider ID set
+  passed            proof: the VM is confirmed deleted
+  passed            DeletionOff: deletion is not off
+  passed            DeletionPaused: deletions are not paused
+  passed            DeletionDryRun: deletions are not only reported
+  not known         DeletionRefused
+  not known         DeletionGracePeriod
+  not known         DeletionControlPlaneMajority
+  not known         DeletionMassHold
+  not known         DeletionLimitReached
+
+Proof that the VM is deleted
+  1                 no VM with the UUID
+  2                 host-3 is connected
+
+Clocks and limits
+  mode              enforce
+  pause             none
+  others            not known: only the leader has the grace period and the limits";
+    assert_eq!(text(explanation).join("\n"), expected);
+}
+
+#[test]
+fn without_a_term_the_rules_that_can_be_read_hold_a_deletion() {
+    let now = moment();
+    let pause = DeletionPause::Until { until: "2026-11-24T04:00:00Z".parse().unwrap(), cause: None };
+    let unread = || PauseReading::Unread("forbidden".to_owned());
+    for (mode, pause, state, summary) in [
+        (DeletionMode::Off { reason: "because" }, unread(), SubjectState::Held, "not deleted: DeletionOff"),
+        (DeletionMode::DryRun, unread(), SubjectState::Held, "not deleted: DeletionDryRun"),
+        (DeletionMode::Enforce, PauseReading::Read(Some(pause)), SubjectState::Held, "not deleted: DeletionPaused"),
+        (DeletionMode::Enforce, unread(), SubjectState::Unknown, "not known: its VM is deleted, "),
+    ] {
+        let is_unread = matches!(pause, PauseReading::Unread(_));
+        let look = first_look(mode, pause, now);
+        let explanation = first_look::explanation("worker-7", &look, &AnswerTime::of(now, NOW));
+        assert_eq!(explanation.state, state, "{}", explanation.summary);
+        assert!(explanation.summary.starts_with(summary), "{}", explanation.summary);
+        let text = text(explanation).join("\n");
+        assert_eq!(text.contains("not known: forbidden"), is_unread, "{text}");
+    }
+    let exists = NodeDeletionFacts { answer: None, ..node(Presence::Exists(()), Candidacy::VmExists, now) };
+    let look = FirstLook { node: exists, pause: PauseReading::Read(None), past: None };
+    let explanation = first_look::explanation("worker-7", &look, &AnswerTime::of(now, NOW));
+    assert_eq!(explanation.state, SubjectState::Settled, "{}", explanation.summary);
+}

@@ -35,7 +35,7 @@ pub struct NodeInquiry {
     pub node: Arc<Node>,
     /// The look-up; `None` while the process stops.
     pub report: Option<NodeVmReport>,
-    /// The state in the term of the node controller; `None` without a term.
+    /// The state in the term of the node controller, or the plan of a new leader; `None` without either.
     pub preview: Option<NodePreview>,
     /// The next attempt; `None` without a term.
     pub next: Option<NextAttempt>,
@@ -49,6 +49,8 @@ pub struct NodeInquiry {
     pub sharers: BTreeMap<IpAddr, Vec<String>>,
     /// The addresses of the API server.
     pub api_server: Vec<IpAddr>,
+    /// Whether no process is asked: the plan is that of a new leader, and no reconcile is known.
+    pub is_detached: bool,
 }
 
 /// The next attempt of the node controller.
@@ -88,15 +90,15 @@ impl NodeInquiry {
 
     fn state(&self) -> (SubjectState, String) {
         let Some(preview) = &self.preview else {
-            return (SubjectState::Unknown, "the node controller does not run in this process now".to_owned());
+            let place = if self.is_detached { "with these flags" } else { "in this process now" };
+            return (SubjectState::Unknown, format!("the node controller does not run {place}"));
         };
-        let is_waiting = node::is_uninitialized(&self.node);
+        let what = if node::is_uninitialized(&self.node) { "not initialised" } else { "not up to date" };
         if let Some(blocked) = &preview.blocked {
-            let what = if is_waiting { "not initialised" } else { "not up to date" };
             let age = duration(blocked.blocked_for.as_secs());
             return (SubjectState::Held, format!("{what} for {age}: {}", blocked.reason));
         }
-        if !preview.is_settled {
+        if !preview.is_settled && !self.is_detached {
             return (SubjectState::Unknown, "not looked at yet in this term of leadership".to_owned());
         }
         let Some(plan) = &preview.plan else {
@@ -108,10 +110,15 @@ impl NodeInquiry {
             return (SubjectState::Unknown, format!("not known{}: {}", self.inventory_age(), stale.reason));
         }
         if let NextStep::Blocked(planned) = &plan.outcome {
-            return (SubjectState::Held, format!("has changed since the last reconcile: {}", planned.reason));
+            let what = if self.is_detached { what } else { "has changed since the last reconcile" };
+            return (SubjectState::Held, format!("{what}: {}", planned.reason));
         }
         if !plan.actions.is_empty() {
-            return (SubjectState::Held, "has changed since the last reconcile, and is written next".to_owned());
+            let text = match self.is_detached {
+                true => format!("{what}: a new leader would write to it"),
+                false => "has changed since the last reconcile, and is written next".to_owned(),
+            };
+            return (SubjectState::Held, text);
         }
         if self.is_never_initialised() {
             return (SubjectState::Held, "has no provider ID and no taint, so it is never initialised".to_owned());
@@ -324,6 +331,11 @@ impl NodeInquiry {
 
     fn next_section(&self, advice: Option<&Advice>) -> Section {
         let mut section = Section::new("Next attempt");
+        if self.is_detached {
+            section.add_some("waits for", advice.map(|advice| advice.awaits));
+            section.add("reconcile", "not known: only the leader knows when it looks at the Node again");
+            return section;
+        }
         if self.blocked().is_some() {
             section.add_some("waits for", advice.map(|advice| advice.awaits));
         }

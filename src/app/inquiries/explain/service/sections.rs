@@ -9,12 +9,13 @@ use crate::cloud::service;
 use crate::controllers::service::explanation::{BackendNodes, ServiceFacts};
 use crate::controllers::service::plan::ServicePlan;
 use crate::controllers::service::reason;
-use crate::providers::vsphere::nsx::load_balancer::LastStep;
 use crate::providers::vsphere::nsx::load_balancer::explanation::{
     LoadBalancerFacts, ObjectFacts, ObjectState, RequestFacts,
 };
 use crate::providers::vsphere::nsx::load_balancer::ownership::{ObjectOwner, OwnershipProof};
 use crate::providers::vsphere::nsx::load_balancer::service_request::Features;
+use crate::providers::vsphere::nsx::load_balancer::{LastStep, PlannedStep};
+use crate::providers::vsphere::reason::LoadBalancerAdoptedAsIs;
 use k8s_openapi::api::core::v1::Service;
 
 /// Maximum numbers of objects and of Nodes that are listed.
@@ -95,7 +96,12 @@ fn next(known: &BalancedService) -> Section {
     let mut section = Section::new("What happens next");
     let TermFacts::Current(facts) = &known.term else { return section };
     let wants = known.service.as_deref().is_some_and(service::wants_load_balancer);
-    section.add("decision", decision(facts, wants));
+    match (&facts.plan, known.is_detached) {
+        (Some(ServicePlan::LeaveAlone), true) if wants => {
+            section.add("decision", "leave alone: NSX and the status have what the Service asks for");
+        }
+        _ => section.add("decision", decision(facts, wants)),
+    }
     let Some(balancer) = &known.balancer else { return section };
     let state = balancer.state.as_ref();
     match state.map(|state| &state.next) {
@@ -116,9 +122,21 @@ fn next(known: &BalancedService) -> Section {
             section.add(label, text);
         }
     }
-    section.add_some("next attempt", next_attempt(facts, balancer));
+    section.add_some(
+        "next attempt",
+        match known.is_detached {
+            true => Some("not known: only the leader knows when it syncs the Service".to_owned()),
+            false => next_attempt(facts, balancer),
+        },
+    );
     for (reason, message) in &balancer.remarks {
         section.add("remark", format!("{reason}: {}", clipped(message)));
+    }
+    // A command without a daemon has no remarks of calls.
+    if let (Some(Ok(PlannedStep { adopted_as_is: Some(message), .. })), true) =
+        (state.map(|state| &state.next), known.is_detached)
+    {
+        section.add("remark", format!("{LoadBalancerAdoptedAsIs}: {}", clipped(message)));
     }
     section
 }
@@ -175,6 +193,7 @@ fn objects(known: &BalancedService) -> Section {
     let Some(balancer) = &known.balancer else { return section };
     let listed = match balancer.list.last {
         Some(last) => format!("{} ago, and later reads and writes", known.age(last)),
+        None if known.is_detached => "never: the objects are not known".to_owned(),
         None => "never in this term: the objects are not known".to_owned(),
     };
     section.add("listed", listed);
@@ -243,14 +262,12 @@ fn nodes(known: &BalancedService) -> Section {
     }
     let BackendNodes { targets, written, is_certain, differing, pausing } = &facts.nodes;
     section.add("targets", count(targets.len(), "Node"));
-    section.add(
-        "written",
-        match written {
-            Some(written) if *is_certain => count(*written, "Node"),
-            Some(written) => format!("{}, and a later call whose result is not known", count(*written, "Node")),
-            None => "nothing in this term".to_owned(),
-        },
-    );
+    let written = match written {
+        Some(written) if *is_certain => Some(count(*written, "Node")),
+        Some(written) => Some(format!("{}, and a later call whose result is not known", count(*written, "Node"))),
+        None => (!known.is_detached).then(|| "nothing in this term".to_owned()),
+    };
+    section.add_some("written", written);
     let planned = known.balancer.as_ref().and_then(|balancer| balancer.state.as_ref()?.next.as_ref().ok());
     let members = planned.and_then(|planned| planned.desired_members);
     section.add_some("members", members.map(|members| format!("{members} expected for each port")));

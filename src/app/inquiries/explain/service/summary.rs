@@ -54,18 +54,25 @@ pub(super) fn of(known: &BalancedService) -> Summary {
         TermFacts::NoController => return Summary::unknown("not known: the service controller does not run here"),
         TermFacts::Standby => return Summary::unknown("not known: only the leader lists NSX"),
         TermFacts::NotBegun => return Summary::unknown("not known: the term of leadership has begun just now"),
+        TermFacts::Unread => return Summary::unknown("not known: the Services or Nodes could not be read"),
         TermFacts::NotConfigured => return not_configured(service),
     };
     if let Some(blocked) = &facts.blocked {
         return of_blocked(blocked);
     }
     let Some(LoadBalancerFacts { state: Some(state), .. }) = &known.balancer else {
+        if known.is_detached {
+            return Summary::unknown("not known: the objects in NSX could not be listed");
+        }
         return Summary::unknown("not known: the objects in NSX are not listed yet in this term of leadership");
     };
     match (service, &facts.plan) {
         (None, _) => as_of_list(of_absent(facts, state), known),
         (Some(service), Some(ServicePlan::LeaveAlone)) if is_of_another_program(service) => {
             Summary::settled(of_another_program(service))
+        }
+        (Some(service), Some(ServicePlan::Ensure { adds_finalizer })) if known.is_detached => {
+            as_of_list(of_first_ensure(*adds_finalizer, service, state), known)
         }
         (Some(service), Some(plan)) => as_of_list(of_plan(service, plan, facts, state), known),
         (Some(_), None) => Summary::unknown("not known: the load balancers are being configured"),
@@ -132,6 +139,22 @@ fn of_plan(service: &Service, plan: &ServicePlan, facts: &ServiceFacts, state: &
         },
         ServicePlan::LeaveAlone if service::wants_load_balancer(service) => of_wanted(service, facts, state),
         ServicePlan::LeaveAlone => of_unwanted(service, state),
+    }
+}
+
+/// Of a Service whose load balancer a new leader would ensure with a change.
+fn of_first_ensure(adds_finalizer: bool, service: &Service, state: &ObjectState) -> Summary {
+    match &state.next {
+        Err((reason, message)) => Summary::held_by("not up to date", *reason, message),
+        Ok(_) if adds_finalizer => Summary::held("not complete: next, the finalizer is set"),
+        Ok(PlannedStep { step: Some(step), .. }) => {
+            Summary::held(format!("NSX has something else than the Service asks for: next, {step}"))
+        }
+        Ok(PlannedStep { step: None, .. }) => {
+            let present = addresses(service);
+            let present = if present.is_empty() { "none".to_owned() } else { present.join(", ") };
+            Summary::held(format!("NSX has what the Service asks for, and the status has another address: {present}"))
+        }
     }
 }
 

@@ -94,6 +94,7 @@ fn served() -> BalancedService {
         term: TermFacts::Current(Box::new(facts)),
         balancer: Some(balancer),
         nsx: Some(NSX.to_owned()),
+        is_detached: false,
         now,
     }
 }
@@ -460,4 +461,63 @@ async fn the_document_is_the_golden_file() {
     });
     let report = explanation(&known).report_of_test();
     assert_golden("explain-service", "Explain", report.verdict(), &report);
+}
+
+#[test]
+fn without_a_process_a_service_is_as_a_new_leader_would_find_it() {
+    use SubjectState::{Held, Settled, Unknown};
+    let first = |ingress: &[&str], adds_finalizer: bool, next: PlannedStep| {
+        let mut known = BalancedService {
+            service: Some(cached(balanced(), ingress)),
+            is_detached: true,
+            ..with_next(Ok(next), ServicePlan::Ensure { adds_finalizer })
+        };
+        let (TermFacts::Current(facts), Some(balancer)) = (&mut known.term, &mut known.balancer) else {
+            panic!("the term is current")
+        };
+        facts.nodes = BackendNodes::default();
+        facts.was_ensured = false;
+        balancer.last_step = None;
+        facts.service = known.service.clone();
+        settle(facts, balancer);
+        known
+    };
+    let served = || PlannedStep { addresses: vec!["192.0.2.5".parse().unwrap()], ..PlannedStep::default() };
+    let unlisted = |mut known: BalancedService| {
+        let balancer = known.balancer.as_mut().unwrap();
+        (balancer.state, balancer.list) = (None, ListStatus::default());
+        known
+    };
+    for (known, state, summary) in [
+        (first(&["192.0.2.5"], false, served()), Settled, "served at 192.0.2.5"),
+        (
+            first(&[], false, served()),
+            Held,
+            "NSX has what the Service asks for, and the status has another address: none",
+        ),
+        (first(&["192.0.2.5"], true, served()), Held, "not complete: next, the finalizer is set"),
+        (
+            first(&["192.0.2.5"], false, step("change /p")),
+            Held,
+            "NSX has something else than the Service asks for: next, change /p",
+        ),
+        (
+            unlisted(first(&["192.0.2.5"], false, served())),
+            Unknown,
+            "not known: the objects in NSX could not be listed",
+        ),
+        (
+            BalancedService { term: TermFacts::Unread, ..first(&[], false, served()) },
+            Unknown,
+            "not known: the Services or Nodes could not be read",
+        ),
+    ] {
+        let explanation = explanation(&known);
+        assert_eq!((explanation.state, explanation.summary.as_str()), (state, summary));
+        let is_current = matches!(known.term, TermFacts::Current(_));
+        let facts: Vec<_> = explanation.sections.into_iter().flat_map(|section| section.facts).collect();
+        let has = |text: &str| facts.iter().any(|fact| fact.text == text);
+        assert_eq!(has("not known: only the leader knows when it syncs the Service"), is_current, "{facts:?}");
+        assert!(!has("nothing in this term"), "{facts:?}");
+    }
 }

@@ -115,6 +115,7 @@ fn inquiry() -> NodeInquiry {
         rivals: Vec::new(),
         sharers: BTreeMap::from([("10.20.0.10".parse().unwrap(), vec!["cp-1".to_owned(), "cp-2".to_owned()])]),
         api_server: Vec::new(),
+        is_detached: false,
     }
 }
 
@@ -414,4 +415,27 @@ fn the_document_is_the_golden_file() {
     let next = Some(NextAttempt::Later { seconds: 23, failures: 4 });
     let report = NodeInquiry { preview: Some(preview), next, ..inquiry() }.explanation().report_of_test();
     assert_golden("explain-node", "Explain", report.verdict(), &report);
+}
+
+#[test]
+fn without_a_process_the_plan_of_a_new_leader_is_shown_and_no_attempt() {
+    use SubjectState::{Held, Settled, Unknown};
+    let detached = |node: Arc<Node>, plan: Option<NodePlan>| {
+        let preview = plan.map(|plan| NodePreview { plan: Some(plan), is_settled: false, ..preview() });
+        NodeInquiry { node, preview, next: None, is_detached: true, ..inquiry() }
+    };
+    let actions =
+        vec![NodeAction::Initialise { provider_id: Some("vsphere://u".to_owned()), metadata: Metadata::default() }];
+    let written = NodePlan { actions, ..NodePlan::default() };
+    for (inquiry, state, summary) in [
+        (detached(initialised(), Some(NodePlan::default())), Settled, "initialised, up to date"),
+        (detached(Arc::new(node()), blocked_plan(vsphere::NoZoneTags)), Held, "not initialised: NoZoneTags"),
+        (detached(Arc::new(node()), Some(written)), Held, "not initialised: a new leader would write to it"),
+        (detached(initialised(), None), Unknown, "the node controller does not run with these flags"),
+    ] {
+        assert_eq!(inquiry.state(), (state, summary.to_owned()));
+        let next = facts(&inquiry, "Next attempt");
+        let expected = "not known: only the leader knows when it looks at the Node again";
+        assert_eq!(next.last().unwrap(), &("reconcile".to_owned(), expected.to_owned()), "{next:?}");
+    }
 }

@@ -14,6 +14,7 @@ use crate::app::reports::check::configuration::{ConfigurationFacts, CredentialFa
 use crate::app::reports::check::connections::VcenterFacts;
 use crate::app::reports::check::nodes::{NodeCheckFacts, NodeChecksInput};
 use crate::app::reports::check::nsx::NsxFacts;
+use crate::app::reports::check::nsx_plan::NsxPlanFacts;
 use crate::app::reports::check::nsx_resources::{self, InspectionFacts};
 use crate::app::reports::check::observation::LeaseFacts;
 use crate::app::reports::check::{
@@ -52,6 +53,8 @@ struct CheckReadings {
     /// The Lease; `None` in a daemon, which knows it, and without an election.
     lease: Option<LeaseFacts>,
     inspection: InspectionFacts,
+    /// The plan of a new leader in NSX; `None` in a daemon.
+    nsx_plan: Option<NsxPlanFacts>,
 }
 
 /// Runs the checks. If the Node or the vCenter is not known, returns the nearest names.
@@ -63,15 +66,17 @@ pub(super) async fn answer(process: &Inquiries, options: &CheckOptions) -> Answe
     let permissions = permissions::check(process);
     let accounts = accounts::read(process, options.vcenter.as_deref());
     let kubernetes = async { tokio::join!(permissions, workloads::check(process, options.is_preflight)) };
-    let ((permissions, workloads), accounts, lease, inspection) =
-        tokio::join!(kubernetes, accounts, lease::read(process), inspection::read(process));
+    let nsx = async { tokio::join!(inspection::read(process), inspection::plan(process)) };
+    let ((permissions, workloads), accounts, lease, (inspection, nsx_plan)) =
+        tokio::join!(kubernetes, accounts, lease::read(process), nsx);
     let state = match status::selected(process, options.vcenter.as_deref(), options.node.as_deref()) {
         Ok(state) => state,
         Err(not_found) => return not_found,
     };
+    let readings = CheckReadings { accounts, lease, inspection, nsx_plan };
     let mut checks = permissions;
     checks.extend(workloads);
-    checks.extend(of_process(process, &state, &CheckReadings { accounts, lease, inspection }, options));
+    checks.extend(of_process(process, &state, &readings, options));
     if options.is_preflight {
         checks = observation::before_installation(checks);
     }
@@ -115,7 +120,7 @@ fn of_process(
     let mut checks = vec![of_lease(process, state, reads.lease.as_ref(), options)];
     checks.extend(of_kubelets(process, nodes.as_deref(), options.is_deep));
     checks.extend(of_configuration(process, state));
-    checks.extend(of_servers(process, state, &reads.accounts, options.is_deep));
+    checks.extend(of_servers(process, state, reads, options.is_deep));
     let subject = state.nsx.as_ref().map(|nsx| format!("NSX {}", nsx.server)).unwrap_or_default();
     checks.extend(nsx_resources::resources(&subject, &reads.inspection));
     checks.extend(of_nodes(process, state, nodes.as_deref(), options.is_deep));
@@ -191,7 +196,7 @@ fn of_credentials(report: &CredentialReport) -> CredentialFacts {
     CredentialFacts { subject: format!("{product} {}", report.server), state }
 }
 
-fn of_servers(process: &Inquiries, state: &StatusReport, accounts: &Accounts, is_deep: bool) -> Vec<CheckResult> {
+fn of_servers(process: &Inquiries, state: &StatusReport, reads: &CheckReadings, is_deep: bool) -> Vec<CheckResult> {
     let time = state.time;
     let cloud_config = process.vsphere.cloud_config();
     let reports = process.vsphere.vcenter_reports();
@@ -201,7 +206,7 @@ fn of_servers(process: &Inquiries, state: &StatusReport, accounts: &Accounts, is
         let facts = VcenterFacts {
             status: vcenter.clone(),
             failed_step: report.and_then(|report| report.failed_step),
-            account: accounts.get(&vcenter.server).cloned(),
+            account: reads.accounts.get(&vcenter.server).cloned(),
             has_zones: cloud_config.config.labels.is_some(),
         };
         results.extend(connections::vcenter(&facts, time));
@@ -216,6 +221,7 @@ fn of_servers(process: &Inquiries, state: &StatusReport, accounts: &Accounts, is
         name_problem: process.vsphere.name_problem().map(str::to_owned),
         has_load_balancers: cloud_config.config.load_balancers.used().is_some(),
         has_routes: cloud_config.config.routes.used().is_some(),
+        plan: reads.nsx_plan.clone(),
     });
     results.extend(nsx::nsx(nsx_facts.as_ref(), time, is_deep));
     results

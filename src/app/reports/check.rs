@@ -6,6 +6,7 @@ pub mod connections;
 pub mod kubernetes;
 pub mod nodes;
 pub mod nsx;
+pub mod nsx_plan;
 pub mod nsx_resources;
 pub mod observation;
 pub mod permissions;

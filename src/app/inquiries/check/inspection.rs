@@ -1,7 +1,9 @@
-//! Reads what the account sees of NSX, with the login in use.
+//! Reads what the account sees of NSX, with the login in use, and what a new leader would do there.
 
 use super::permissions::TOTAL_LIMIT;
 use crate::app::inquiries::Inquiries;
+use crate::app::inquiries::plan::{DetachedPlanner, Slices};
+use crate::app::reports::check::nsx_plan::NsxPlanFacts;
 use crate::app::reports::check::nsx_resources::InspectionFacts;
 use tokio::time::timeout;
 
@@ -25,4 +27,21 @@ pub(super) async fn read(process: &Inquiries) -> InspectionFacts {
         Ok(None) => InspectionFacts::NotLoggedIn,
         Err(_) => InspectionFacts::Late(TOTAL_LIMIT.as_secs()),
     }
+}
+
+/// Plans the load balancers and routes as a new leader would; `None` in a daemon, whose controllers know them, and
+/// without NSX. Makes no call unless there is a login.
+pub(super) async fn plan(process: &Inquiries) -> Option<NsxPlanFacts> {
+    let settings = &process.detached.as_ref()?.plan;
+    process.vsphere.nsx_report()?;
+    let provider = process.vsphere.provider()?;
+    let planner = DetachedPlanner { process, settings, selected: None };
+    let (load_balancers, routes) = planner.nsx_parts(&provider, &mut Slices::new()).await;
+    let counts = process.vsphere.nsx_report().and_then(|report| report.balancers);
+    Some(NsxPlanFacts {
+        load_balancers,
+        routes,
+        ambiguous_objects: counts.map(|counts| counts.ambiguous),
+        orphans: counts.map(|counts| counts.orphans),
+    })
 }

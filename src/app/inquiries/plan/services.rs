@@ -1,5 +1,6 @@
 //! Pure: the plan for the load balancers of one Service.
 
+use crate::app::reports::check::nsx_plan::ORPHAN;
 use crate::app::reports::plan::{ChangeKind, ObjectPlan, PlannedChange};
 use crate::base::quoting::listed;
 use crate::cloud::service::FINALIZER;
@@ -164,7 +165,7 @@ fn shown(addresses: &[String]) -> Option<String> {
 /// Returns the plan for the load balancers of a Service that does not exist.
 pub(super) fn orphan_plan(orphan: &OrphanPreview) -> ObjectPlan {
     let mut object = ObjectPlan::new(&orphan.service);
-    let hold = |message: &str| PlannedChange::new(ChangeKind::Hold, "orphan").with_message(message);
+    let hold = |message: &str| PlannedChange::new(ChangeKind::Hold, ORPHAN).with_message(message);
     object.add(match (orphan.policy, orphan.is_confirmed, orphan.is_paused) {
         (Policy::Report | Policy::Off, ..) => hold("its Service does not exist; --nsx-orphans only reports it"),
         (Policy::Delete, false, _) => {

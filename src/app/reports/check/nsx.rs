@@ -3,8 +3,9 @@
 use super::catalogue::CheckId;
 use super::connections::{expiry, login_pause, not_verified};
 use super::nodes::summarized;
+use super::nsx_plan::{self, NsxPlanFacts};
 use super::{CheckResult, CheckStatus};
-use crate::app::reports::status::{BalancerCounts, HeldObject, NsxStatus};
+use crate::app::reports::status::{HeldObject, NsxStatus};
 use crate::app::reports::text::{count, duration};
 use jiff::Timestamp;
 
@@ -21,6 +22,8 @@ pub struct NsxFacts {
     pub has_load_balancers: bool,
     /// Whether `vsphere.conf` has routes.
     pub has_routes: bool,
+    /// The plan of a new leader, for a command without a daemon; `None` in a daemon.
+    pub plan: Option<NsxPlanFacts>,
 }
 
 /// Runs all checks of NSX, at this time.
@@ -123,15 +126,24 @@ fn name(subject: &str, facts: &NsxFacts) -> CheckResult {
 
 fn objects(subject: &str, facts: &NsxFacts, login: &CheckResult, is_deep: bool) -> Vec<CheckResult> {
     const ID: CheckId = CheckId::X07;
+    const PASSED: &str = "no load balancer or route is held, and none is left over";
     let status = &facts.status;
     if !facts.has_load_balancers && !facts.has_routes {
         return vec![CheckResult::skipped(ID, subject, "vsphere.conf has neither load balancers nor routes")];
+    }
+    if let Some(plan) = &facts.plan {
+        let mut findings = leftovers(subject, plan.ambiguous_objects, plan.orphans);
+        match login.is_passed() {
+            true => findings.extend(nsx_plan::findings(subject, plan)),
+            false => findings.push(CheckResult::needs(ID, subject, CheckId::X02)),
+        }
+        return summarized(ID, findings, PASSED, is_deep);
     }
     let are_known = (!facts.has_load_balancers || status.load_balancers.is_some())
         && (!facts.has_routes || status.routes.is_some());
     let mut findings = Vec::new();
     if let Some(balancers) = &status.load_balancers {
-        findings.extend(leftovers(subject, balancers));
+        findings.extend(leftovers(subject, balancers.ambiguous_objects, balancers.orphans));
         findings.extend(balancers.held.iter().map(|held| blocked("Service", held)));
     }
     if let Some(routes) = &status.routes {
@@ -143,7 +155,7 @@ fn objects(subject: &str, facts: &NsxFacts, login: &CheckResult, is_deep: bool) 
     } else if !has_list_failure(status) {
         findings.extend(gap(subject, status, login));
     }
-    summarized(ID, findings, "no load balancer or route is held, and none is left over", is_deep)
+    summarized(ID, findings, PASSED, is_deep)
 }
 
 /// Returns the result about objects that were not listed or tried yet, or that may have changed since the login ended.
@@ -169,15 +181,16 @@ fn host_and_port(status: &NsxStatus) -> (&str, &str) {
     status.server.rsplit_once(':').unwrap_or((&status.server, "443"))
 }
 
-fn leftovers(subject: &str, balancers: &BalancerCounts) -> Vec<CheckResult> {
+/// Returns the results about objects of unclear owner and about load balancers of deleted Services.
+fn leftovers(subject: &str, ambiguous_objects: Option<usize>, orphans: Option<usize>) -> Vec<CheckResult> {
     const ID: CheckId = CheckId::X07;
     let mut found = Vec::new();
-    if let Some(objects @ 1..) = balancers.ambiguous_objects {
+    if let Some(objects @ 1..) = ambiguous_objects {
         let objects = count(objects, "object");
         let message = format!("{objects} name this cluster and are not known to be its objects, so they stay");
         found.push(CheckResult::warning(ID, subject, message));
     }
-    if let Some(orphans @ 1..) = balancers.orphans {
+    if let Some(orphans @ 1..) = orphans {
         let message = format!("{} still have load balancers", count(orphans, "deleted Service"));
         found.push(CheckResult::warning(ID, subject, message));
     }

@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 const CLOCK_MARGIN: SignedDuration = SignedDuration::from_secs(30);
 
 /// The checks about the state of a running daemon. Before an installation there is none.
-const OF_DAEMON: [CheckId; 3] = [CheckId::C02, CheckId::D01, CheckId::X07];
+const OF_DAEMON: [CheckId; 2] = [CheckId::C02, CheckId::D01];
 
 /// The Lease of the election.
 #[derive(Clone, Debug, PartialEq, Eq)]

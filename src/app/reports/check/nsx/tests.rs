@@ -1,7 +1,8 @@
 //! Tests of the checks of NSX, on given facts.
 
 use super::*;
-use crate::app::reports::status::{PauseStatus, RouteCounts};
+use crate::app::reports::plan::{ChangeKind, ObjectPlan, PlanPart, PlanPartBuilder, PlannedChange};
+use crate::app::reports::status::{BalancerCounts, PauseStatus, RouteCounts};
 
 fn time() -> Timestamp {
     "2026-11-24T03:12:40Z".parse().unwrap()
@@ -33,6 +34,7 @@ fn healthy() -> NsxFacts {
         objects_of_other_clusters: Some(0),
         has_load_balancers: true,
         has_routes: true,
+        plan: None,
     }
 }
 
@@ -150,4 +152,38 @@ fn objects_that_were_not_listed_or_not_tried_yet_are_not_known() {
         change(&mut facts.status);
         assert_only(case, &facts, &[(CheckId::X07, CheckStatus::Incomplete)]);
     }
+}
+
+#[test]
+fn without_a_daemon_held_objects_and_leftovers_come_from_the_plan_of_a_new_leader() {
+    use CheckStatus::{Failed, Incomplete, Skipped, Warning};
+    let mut object = ObjectPlan::new("shop/web");
+    object.add(PlannedChange::new(ChangeKind::Hold, "load balancer").with_reason("LoadBalancerClassUnknown"));
+    let mut held = PlanPartBuilder::default();
+    held.add(object);
+    let none = || PlanPartBuilder::default().build();
+    let plan = |load_balancers: PlanPart, orphans| NsxFacts {
+        plan: Some(NsxPlanFacts { load_balancers, routes: none(), ambiguous_objects: Some(0), orphans: Some(orphans) }),
+        ..detached()
+    };
+    let mut unanswered = plan(none(), 0);
+    unanswered.status.is_logged_in = false;
+    unanswered.status.failure = Some("connection refused".to_owned());
+    for (case, facts, expected) in [
+        ("nothing held", plan(none(), 0), vec![]),
+        ("held", plan(held.build(), 0), vec![(CheckId::X07, Failed)]),
+        ("orphan", plan(none(), 1), vec![(CheckId::X07, Warning)]),
+        ("not listed", plan(PlanPart::unknown("no answer"), 0), vec![(CheckId::X07, Incomplete)]),
+        ("no login", unanswered, vec![(CheckId::X01, Skipped), (CheckId::X02, Failed), (CheckId::X07, Skipped)]),
+    ] {
+        assert_only(case, &facts, &expected);
+    }
+}
+
+/// Returns the facts of a command without a daemon, which knows no term of leadership.
+fn detached() -> NsxFacts {
+    let mut facts = healthy();
+    facts.status.load_balancers = None;
+    facts.status.routes = None;
+    facts
 }

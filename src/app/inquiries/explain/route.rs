@@ -26,8 +26,8 @@ pub(super) fn explain(process: &Inquiries, name: &str) -> Result<Explanation, Ve
     Ok(with_known_routes(process, &facts))
 }
 
-/// Explains the routes of the Node with this name by a command without a daemon: lists the routes, and plans them as the
-/// first pass of a new leader.
+/// Explains the routes of the Node with this name by a command without a daemon: lists the routes, and plans them as
+/// the first pass of a new leader.
 ///
 /// # Errors
 /// The names of the Nodes that the command has read.

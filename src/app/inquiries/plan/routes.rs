@@ -48,8 +48,8 @@ impl RoutePlans {
         }
     }
 
-    /// Shows creations of routes that exist as updates. `next_hop_of` gets a Node and a network, and returns the next hop
-    /// with which their route is rewritten; `None` if there is no route yet.
+    /// Shows creations of routes that exist as updates. `next_hop_of` gets a Node and a network, and returns the next
+    /// hop with which their route is rewritten; `None` if there is no route yet.
     pub(super) fn mark_rewrites(&mut self, next_hop_of: impl Fn(&str, &str) -> Option<String>) {
         for (network, node) in &self.created {
             let Some(next_hop) = next_hop_of(node, network) else { continue };

@@ -121,6 +121,10 @@ fn of_another_program(service: &Service) -> String {
 fn of_absent(facts: &ServiceFacts, state: &ObjectState) -> Summary {
     match (owned(state), facts.has_record) {
         (0, true) => Summary::held("does not exist, or needs no load balancer; what is left of it is being deleted"),
+        (0, false) if !state.objects.is_empty() => Summary::settled(format!(
+            "does not exist, or needs no load balancer; {} with its name may be of another cluster",
+            count(state.objects.len(), "object")
+        )),
         (0, false) => Summary::settled("does not exist, or needs no load balancer; NSX has no object of it"),
         (owned, _) => Summary::held(format!(
             "does not exist, or needs no load balancer; NSX has {} of it",

@@ -300,11 +300,15 @@ fn nothing_is_settled_by_a_list_of_nsx_that_has_failed_since() {
         known
     };
     let absent = BalancedService { service: None, ..without_objects(served()) }.forgotten();
+    let mut held = BalancedService { service: None, ..without_objects(served()) }.forgotten();
+    let objects = &mut held.balancer.as_mut().unwrap().state.as_mut().unwrap().objects;
+    objects.push(object("pool", "/infra/lb-pools/p", ObjectOwner::Ambiguous));
     let cluster_ip = without_objects(of_service(json!({"type": "ClusterIP"}), &[]));
     for (known, settled) in [
         (served(), "served at 192.0.2.5"),
         (cluster_ip, "has the type ClusterIP and no load balancer"),
         (absent, "does not exist, or needs no load balancer; NSX has no object of it"),
+        (held, "does not exist, or needs no load balancer; 1 object with its name may be of another cluster"),
     ] {
         let Explanation { summary, state, .. } = explanation(&known);
         assert_eq!((state, summary.as_str()), (SubjectState::Settled, settled));

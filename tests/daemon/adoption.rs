@@ -1,7 +1,7 @@
 //! Adoption of Nodes that the Go program initialised: one write adds one annotation, and a second annotation if the
 //! labels differ. Nothing else changes. A Node that was never initialised is adopted only if the flag asks for it.
 
-mod fixtures;
+pub mod fixtures;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

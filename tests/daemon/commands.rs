@@ -7,6 +7,7 @@ mod deletions;
 mod node;
 mod observer;
 mod plan;
+mod rehearsal;
 mod route;
 mod screen;
 mod service;

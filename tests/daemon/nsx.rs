@@ -160,27 +160,8 @@ impl Site {
     async fn leave_route_of_go(&self, number: usize) {
         let (name, network) = (self.cluster.name(number), network(number));
         let uid = self.cluster.nodes().await[&name].metadata.uid.clone().unwrap();
-        let body = json!({
-            "display_name": format!("{}_{name}_{network}", self.cluster.pool()),
-            "network": network,
-            "next_hops": [{"ip_address": ip(number)}],
-            "tags": [
-                {"scope": "vsphere.k8s.io/cluster-name", "tag": self.cluster.pool()},
-                {"scope": "vsphere.k8s.io/node-name", "tag": name},
-            ],
-        });
-        let id = format!("{uid}_{}", network.replace('/', "_"));
-        self.nsx.put_by_hand("go-program", &format!("{ROUTER}/static-routes/{id}"), body);
-        let at = "2026-01-02T03:04:05Z";
-        let condition = json!({
-            "type": "NetworkUnavailable",
-            "status": "False",
-            "reason": "RouteCreated",
-            "message": "RouteController created a route",
-            "lastHeartbeatTime": at,
-            "lastTransitionTime": at,
-        });
-        self.put_condition(number, condition).await;
+        put_route_of_go(&self.nsx, self.cluster.pool(), (&name, &uid), &network, &ip(number));
+        self.put_condition(number, condition_of_go()).await;
     }
 
     async fn put_condition(&self, number: usize, condition: Value) {
@@ -216,6 +197,34 @@ impl Site {
         })
         .await;
     }
+}
+
+/// Creates the route to the pod network of a Node, given by name and UID, as the Go program leaves it.
+pub fn put_route_of_go(nsx: &FakeNsx, cluster: &str, (name, uid): (&str, &str), network: &str, hop: &str) {
+    let body = json!({
+        "display_name": format!("{cluster}_{name}_{network}"),
+        "network": network,
+        "next_hops": [{"ip_address": hop}],
+        "tags": [
+            {"scope": "vsphere.k8s.io/cluster-name", "tag": cluster},
+            {"scope": "vsphere.k8s.io/node-name", "tag": name},
+        ],
+    });
+    let id = format!("{uid}_{}", network.replace('/', "_"));
+    nsx.put_by_hand("go-program", &format!("{ROUTER}/static-routes/{id}"), body);
+}
+
+/// Returns the condition of a Node whose route the Go program has created.
+pub fn condition_of_go() -> Value {
+    let at = "2026-01-02T03:04:05Z";
+    json!({
+        "type": "NetworkUnavailable",
+        "status": "False",
+        "reason": "RouteCreated",
+        "message": "RouteController created a route",
+        "lastHeartbeatTime": at,
+        "lastTransitionTime": at,
+    })
 }
 
 /// Returns the resource versions of these nodes.

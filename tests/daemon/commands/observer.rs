@@ -5,15 +5,18 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::apps::v1::DaemonSet;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Node;
 use kube::Api;
-use kube::api::{DeleteParams, PostParams};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use support::fake_nsx::{FakeNsx, Model};
+use support::nodes::ready_condition;
 use support::{ApiServer, AuditEvent, Daemon, Rule, Vcenter, eventually};
 use tokio::process::Command;
 
-use super::{CommandResult, compare_with_page, normalised};
-use crate::cluster::{BINARY, Cluster, LIMIT};
+use super::{CommandResult, compare_with_page, lease_namespace, normalised};
+use crate::cluster::{BINARY, Cluster, LIMIT, uuid};
 use crate::credentials::{PASSWORD, USER, reject_three_logins};
 
 /// Beginning of the user agent of this program.
@@ -38,6 +41,11 @@ impl Site {
         let lease = format!("--leader-elect-resource-name={}", cluster.pool());
         let selector = format!("--node-selector={}", cluster.labels());
         Self { kubeconfig: server.kubeconfig(), config: path, flags: vec![selector, lease] }
+    }
+
+    /// Returns the path of `vsphere.conf`.
+    pub fn config(&self) -> &Path {
+        &self.config
     }
 
     /// Returns the command line of a command with these arguments: files and flags of the daemon follow.
@@ -122,7 +130,18 @@ async fn checks_pass_without_a_daemon_with_one_login_and_no_write_but_the_login_
     assert_eq!(vm.code, Some(0), "{}{}", vm.output, vm.messages);
     assert!(vm.output.contains(&format!("backs Node {}", cluster.name(1))), "{}", vm.output);
     let deletion = site.run(&["explain", "deletion", &cluster.name(1)]).await;
-    assert_eq!(deletion.code, Some(3), "{}{}", deletion.output, deletion.messages);
+    assert_eq!(deletion.code, Some(0), "{}{}", deletion.output, deletion.messages);
+    assert!(deletion.output.contains("Ready=False, so its kubelet reports"), "{}", deletion.output);
+    let node = site.run(&["explain", "node", &cluster.name(1)]).await;
+    assert_eq!(node.code, Some(1), "{}{}", node.output, node.messages);
+    for part in [
+        "not initialised: a new leader would write to it\n",
+        ": what the leader waits for is not known here\n",
+        "topology.kubernetes.io/zone=zone-b",
+        "reconcile         not known: only the leader knows",
+    ] {
+        assert!(node.output.contains(part), "{part}: {}", node.output);
+    }
     let unknown = site.run(&["check", "--node=nobody"]).await;
     assert_eq!((unknown.code, unknown.output.as_str()), (Some(2), ""), "{}", unknown.messages);
     // Without --preflight, the Lease has to have a holder.
@@ -247,7 +266,7 @@ async fn nsx_is_asked_with_one_login_and_stays_as_it_is() {
     let server = ApiServer::audited().await;
     let cluster = Cluster::on(&server).await;
     let vcenter = Vcenter::start(&cluster.scenario(0..1)).await;
-    cluster.register(0..1).await;
+    cluster.kubelet(0).pod_cidrs(&["10.244.0.0/24"]).register(&cluster.client).await;
     let nsx = FakeNsx::start(Model::small().user("ccm", "Correct-Horse-1")).await;
     let ca_file = cluster.folder().join(format!("{}-nsx-ca.pem", cluster.pool()));
     std::fs::write(&ca_file, nsx.ca_pem()).unwrap();
@@ -267,16 +286,75 @@ async fn nsx_is_asked_with_one_login_and_stays_as_it_is() {
     let (code, report) = site.json(&["check", "--preflight"]).await;
     assert_eq!(code, Some(0), "{report:#}");
     let passed = with_status(&report, "passed");
-    assert!(["X01", "X02", "X03", "X04", "X05", "X06"].iter().all(|id| passed.contains(*id)), "{report:#}");
+    assert!(["X01", "X02", "X03", "X04", "X05", "X06", "X07"].iter().all(|id| passed.contains(*id)), "{report:#}");
     assert_eq!(nsx.login_attempts().len(), 1, "{:?}", nsx.login_attempts());
     assert_eq!(nsx.objects(), before);
     let explained = site.run(&["explain", "vm", &cluster.name(0)]).await;
     assert_eq!(explained.code, Some(0), "{}{}", explained.output, explained.messages);
-    assert_eq!(nsx.login_attempts().len(), 1, "an explanation needs no login to NSX");
+    assert_eq!(nsx.login_attempts().len(), 1, "an explanation of a VM needs no login to NSX");
+    let route = site.run(&["explain", "route", &cluster.name(0)]).await;
+    assert_eq!(route.code, Some(1), "{}{}", route.output, route.messages);
+    assert!(route.output.contains("pending: a new leader would create or rewrite the route"), "{}", route.output);
+    assert_eq!(nsx.login_attempts().len(), 2, "{:?}", nsx.login_attempts());
+    assert_eq!(nsx.objects(), before);
+
+    nsx.deny("ccm", "ip-allocations");
+    let (code, report) = site.json(&["check", "--preflight"]).await;
+    let failed = with_status(&report, "failed");
+    assert!(code == Some(1) && failed.contains("X03"), "{report:#}");
+    let path = "/infra/ip-pools/p1/ip-allocations";
+    assert!(report.to_string().contains(&format!("of the kind allocation ({path})")), "{report:#}");
+    nsx.allow("ccm", "ip-allocations");
 
     let site = Site { flags: site.flags, ..Site::new(&cluster, &server, &sections("nowhere")) };
     let (code, report) = site.json(&["check", "--preflight"]).await;
     assert_eq!((code, with_status(&report, "failed")), (Some(1), BTreeSet::from(["X04".to_owned()])), "{report:#}");
+}
+
+/// Sets the Ready condition of a Node as kube-controller-manager does when the kubelet does not report.
+async fn silence(cluster: &Cluster, name: &str) {
+    let nodes = Api::<Node>::all(cluster.client.clone());
+    let node = nodes.get(name).await.unwrap();
+    let condition = ready_condition(&node, "Unknown", k8s_openapi::jiff::Timestamp::now());
+    let patch = Patch::Strategic(json!({"status": {"conditions": [condition]}}));
+    nodes.patch_status(name, &PatchParams::default(), &patch).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_deletion_is_explained_up_to_the_clocks_of_the_leader() {
+    let cluster = Cluster::new().await;
+    let namespace = lease_namespace(&cluster).await;
+    let vcenter = Vcenter::start(&cluster.scenario(0..2)).await;
+    cluster.register(0..2).await;
+    let mut daemon = cluster.start_for(&vcenter, &[]).await;
+    cluster.wait_until_initialised(0..2, &daemon).await;
+    assert_eq!(daemon.stop(LIMIT).await.code(), Some(0), "{}", daemon.output().tail(20));
+    vcenter.destroy_vm(&uuid(1)).await;
+    let name = cluster.name(1);
+    silence(&cluster, &name).await;
+
+    let config = Cluster::zoned(&[vcenter.ini_section("vc-1", "dc-1")]);
+    let mut site = Site::new(&cluster, ApiServer::shared().await, &config);
+    site.flags.push(format!("--leader-elect-resource-namespace={namespace}"));
+    let explained = site.run(&["explain", "deletion", &name]).await;
+    assert_eq!(explained.code, Some(3), "{}{}", explained.output, explained.messages);
+    for part in [
+        "its VM is deleted, and only the leader knows whether and when",
+        "passed            proof: the VM is confirmed deleted\n",
+        "passed            DeletionPaused: deletions are not paused\n",
+        "not known         DeletionGracePeriod\n",
+    ] {
+        assert!(explained.output.contains(part), "{part}: {}", explained.output);
+    }
+    let annotation = json!({"vsphere-ccm.dev/deletions-paused-until": "2126-11-24T03:12:40Z"});
+    let lease = json!({"metadata": {"name": "vsphere-ccm-deletions", "annotations": annotation}, "spec": {}});
+    let leases = Api::<Lease>::namespaced(cluster.client.clone(), &namespace);
+    leases.create(&PostParams::default(), &serde_json::from_value(lease).unwrap()).await.unwrap();
+    let paused = site.run(&["explain", "deletion", &name]).await;
+    assert_eq!(paused.code, Some(1), "{}{}", paused.output, paused.messages);
+    assert!(paused.output.contains("not deleted: DeletionPaused\n"), "{}", paused.output);
+    let gone = site.run(&["explain", "deletion", "nobody"]).await;
+    assert_eq!((gone.code, gone.output.as_str()), (Some(2), ""), "{}", gone.messages);
 }
 
 #[tokio::test]

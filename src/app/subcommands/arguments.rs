@@ -2,9 +2,10 @@
 
 use super::{CommandOutput, USAGE_ERROR};
 use crate::app::options::PROGRAM;
+use crate::app::reports::text::hanging;
 use crate::base::go_duration::parse_duration;
 use clap::builder::PossibleValuesParser;
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ErrorKind};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use std::ffi::OsString;
 use std::time::Duration;
@@ -165,9 +166,13 @@ pub fn parse(command: Command, arguments: &[OsString]) -> Result<(CommonOptions,
     let matches = match command.try_get_matches_from(typed) {
         Ok(matches) => matches,
         Err(error) if error.kind() == ErrorKind::DisplayHelp => {
-            return Err(CommandOutput::success(error.render().to_string()));
+            return Err(CommandOutput::success(fitted(&error.render().to_string())));
         }
-        Err(error) => {
+        Err(mut error) => {
+            if error.kind() == ErrorKind::UnknownArgument {
+                // Recommends to write the option after --, where it is a flag of the daemon or the name of a Node.
+                error.remove(ContextKind::Suggested);
+            }
             let text = error.render().to_string();
             let text = text.trim_start_matches("error: ").trim_end();
             return Err(CommandOutput::failure(text, USAGE_ERROR));
@@ -193,6 +198,36 @@ pub fn parse(command: Command, arguments: &[OsString]) -> Result<(CommonOptions,
         source: source_of(&matches, may_detach)?,
     };
     Ok((common, matches))
+}
+
+/// Start of the examples in a help text, which have commands to copy.
+const EXAMPLES: &str = "Examples:";
+
+/// Breaks the lines of a help text that are too wide for a terminal. The further lines about an option begin below its
+/// description.
+fn fitted(help: &str) -> String {
+    let mut text = String::new();
+    let mut is_example = false;
+    for line in help.lines() {
+        is_example |= line == EXAMPLES;
+        let lines = if is_example { vec![line.to_owned()] } else { fitted_line(line) };
+        for line in lines {
+            text.extend([&line, "\n"]);
+        }
+    }
+    text
+}
+
+fn fitted_line(line: &str) -> Vec<String> {
+    let name = line.trim_start();
+    let margin = line.len() - name.len();
+    // Two spaces separate an option from its description.
+    let column = name.find("  ").map(|end| {
+        let rest = name.get(end..).unwrap_or_default();
+        margin + end + rest.len() - rest.trim_start().len()
+    });
+    let (first, description) = line.split_at_checked(column.unwrap_or(margin)).unwrap_or(("", line));
+    hanging(first, description, first.chars().count())
 }
 
 /// Returns the value of an option.
@@ -256,6 +291,33 @@ mod tests {
         let unused = source(&["--", "--v=4"]).unwrap_err();
         assert!(unused.exit_code == 2 && unused.messages.contains("--detached"), "{unused:?}");
         assert_eq!(source(&["--detached", "--pid=7"]).unwrap_err().exit_code, 2);
+    }
+
+    #[test]
+    fn the_lines_of_a_help_text_fit_into_100_columns_except_for_the_examples() {
+        let about: &'static str = "Prints a very long sentence, which has more than one hundred characters, so that \
+                                   it needs two lines.";
+        let help = "A description that is far too long for one line of the terminal, and for one hundred columns";
+        let examples: &'static str = "Examples:\n  a command that is much longer than one hundred columns, and that a \
+                                      reader copies as a whole";
+        let option = Arg::new("long").long("long-option").value_name("VALUE").help(help);
+        let command = command("probe", about, examples).arg(option);
+        let output = parse(command, &[OsString::from("--help")]).unwrap_err().output;
+        let (text, examples) = output.split_once("Examples:").unwrap();
+        assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+        assert!(examples.lines().any(|line| line.chars().count() > 100), "{examples}");
+        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>().join(" ");
+        assert!(words(text).contains(about) && words(text).contains(help), "{text}");
+        let column = text.lines().find_map(|line| line.find("A description")).unwrap();
+        let next = text.lines().skip_while(|line| !line.contains("A description")).nth(1).unwrap();
+        assert_eq!(next.len() - next.trim_start().len(), column, "{text}");
+    }
+
+    #[test]
+    fn an_unknown_option_is_not_recommended_as_the_value_of_an_argument() {
+        let command = command("probe", "About.", "Examples:").arg(Arg::new("node"));
+        let output = parse(command, &[OsString::from("--detached")]).unwrap_err();
+        assert!(output.messages.contains("'--detached'") && !output.messages.contains("-- --"), "{output:?}");
     }
 
     #[test]

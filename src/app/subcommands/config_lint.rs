@@ -17,7 +17,8 @@ const ERRORS: u8 = 1;
 const NOT_CHECKED: u8 = 2;
 
 const HELP: &str = "Checks a vsphere.conf and the files that it names, as the daemon does, with the environment \
-                    variables of this process. Exit codes: 0 no errors, 1 errors, 2 not checked.\n\n\
+                    variables\nof this process.\n\n\
+                    Exit codes: 0 no errors, 1 errors, 2 not checked.\n\n\
                     Usage: vsphere-cloud-controller-manager config-lint FILE\n\n\
                     Examples:\n  vsphere-cloud-controller-manager config-lint /etc/cloud/vsphere.conf\n";
 

@@ -20,6 +20,9 @@ const EXAMPLES: &str = "Examples:\n  \
     kubectl -n kube-system exec POD -- /bin/vsphere-cloud-controller-manager explain service shop/web\n  \
     vsphere-cloud-controller-manager explain vm worker-7 --kubeconfig=admin.conf --cloud-config=vsphere.conf";
 
+const NAME_HELP: &str = "Name of the vCenter or Node, name, id or path of the VM, IP address, or NAMESPACE/NAME of the \
+                         Service";
+
 /// Returns the command line.
 pub(super) fn command() -> Command {
     let command = arguments::command(NAME, ABOUT, EXAMPLES).args([
@@ -28,7 +31,7 @@ pub(super) fn command() -> Command {
             .required(true)
             .value_parser(PossibleValuesParser::new(ExplainSubject::ALL.map(ExplainSubject::as_str)))
             .help("Kind of the subject"),
-        Arg::new("name").value_name("NAME").required(true).help("Name of the subject"),
+        Arg::new("name").value_name("NAME").required(true).help(NAME_HELP),
     ]);
     arguments::detachable(command)
 }

@@ -10,6 +10,7 @@ use crate::base::go_flags::parse_bool;
 use clap::Command;
 use clap::builder::Resettable;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use commands::COMMANDS;
 use std::ffi::{OsStr, OsString};
 
 pub use flag::{Flag, FlagDefinition, Kind};
@@ -196,7 +197,11 @@ fn misspelled(error: &clap::Error) -> UsageError {
             let hint = nearest(typed, names).map(|name| format!("; did you mean --{name}?"));
             format!("unknown flag: {typed}{}", hint.unwrap_or_default())
         }
-        ErrorKind::UnknownArgument => format!("{PROGRAM:?} does not take any arguments, got {typed:?}"),
+        ErrorKind::UnknownArgument => {
+            let commands = COMMANDS.map(|(name, _)| name).join(", ");
+            let fault = format!("{PROGRAM:?} does not take any arguments, got {typed:?}");
+            format!("{fault}\nthe commands, as first argument: {commands}")
+        }
         ErrorKind::InvalidValue | ErrorKind::NoEquals => {
             format!("flag needs a value: {}", typed.split([' ', '=']).next().unwrap_or_default())
         }

@@ -201,7 +201,11 @@ fn version_is_printed_for_every_form_but_false() {
 
 #[test]
 fn what_is_no_flag_is_refused() {
-    let arguments = |typed: &str| format!("{PROGRAM:?} does not take any arguments, got {typed:?}");
+    let commands = "status, explain, plan, check, deletions, bundle, config-lint, completion";
+    let arguments = |typed: &str| {
+        let fault = format!("{PROGRAM:?} does not take any arguments, got {typed:?}");
+        format!("{fault}\nthe commands, as first argument: {commands}")
+    };
     let cases: &[(&[&str], String)] = &[
         (&["--contollers=*"], "unknown flag: --contollers; did you mean --controllers?".to_owned()),
         (&["--kube-config=/x"], "unknown flag: --kube-config; did you mean --kubeconfig?".to_owned()),

@@ -3,11 +3,12 @@
 use super::arguments::{AnswerSource, CommonOptions};
 use super::{CommandOutput, USAGE_ERROR};
 use crate::app::inquiries;
-use crate::app::inquiries::protocol::{Answer, Question, Request, Response, version};
+use crate::app::inquiries::protocol::{Answer, DeletionsRequest, Question, Request, Response, version};
 use crate::app::observer::{Observer, ObserverError};
 use crate::app::options::PROGRAM;
 use crate::app::reports::Verdict;
 use crate::app::reports::text::clean;
+use crate::base::addresses::parse_ip;
 use crate::base::error_chain::chain;
 use crate::base::go_duration::spelled;
 use crate::runtime::local_socket::{self, AskError};
@@ -110,7 +111,7 @@ async fn ask_within<T>(
 ) -> Result<T, CommandOutput> {
     let end = Instant::now() + options.timeout;
     let request = Request { version: version(), question: question.clone(), masks_users: options.masks_users };
-    let mut progress = Progress::new(respondent, options.timeout);
+    let mut progress = Progress::new(respondent, question, options.timeout);
     let mut last = None;
     loop {
         let answer = progress.during(respondent.ask_once(options, &request, end)).await;
@@ -156,8 +157,11 @@ struct Progress {
 }
 
 impl Progress {
-    fn new(respondent: &Respondent, limit: Duration) -> Self {
+    fn new(respondent: &Respondent, question: &Question, limit: Duration) -> Self {
         let activity = match respondent {
+            Respondent::Process if matches!(question, Question::Deletions(DeletionsRequest::Pause { .. })) => {
+                "waiting 12 s, so that no deletion is under way when the command ends"
+            }
             Respondent::Process => "waiting for the process",
             Respondent::Observer(_) => "reading the API server, vCenter and NSX",
         };
@@ -211,15 +215,42 @@ impl Respondent {
     /// Returns the error for a name that is not known.
     fn not_found(&self, kind: &str, name: &str, nearest: &[String]) -> CommandOutput {
         let near = match nearest {
+            [] if is_misspelled(kind, name) => format!("; expected {}", spelling(kind)),
             [] => String::new(),
+            [only] => format!("; the nearest name is {}", clean(only)),
             names => format!("; the nearest names are {}", clean(&names.join(", "))),
         };
         let message = match self {
-            Respondent::Process => format!("the process knows no {kind} {name:?}{near}"),
-            Respondent::Observer(_) => format!("there is no {kind} {name:?}{near}"),
+            Respondent::Process => format!("the process knows no {} {name:?}{near}", noun(kind)),
+            Respondent::Observer(_) => format!("there is no {} {name:?}{near}", noun(kind)),
         };
         CommandOutput::failure(&message, USAGE_ERROR)
     }
+}
+
+/// Returns the word for the object that a question about this kind names.
+fn noun(kind: &str) -> &str {
+    match kind {
+        "node" | "deletion" | "route" => "Node",
+        "service" => "Service",
+        "vcenter" => "vCenter",
+        "vm" => "VM",
+        "ip" => "IP address",
+        other => other,
+    }
+}
+
+/// Whether no object of this kind can have the name.
+fn is_misspelled(kind: &str, name: &str) -> bool {
+    match kind {
+        "service" => !name.contains('/'),
+        "ip" => parse_ip(name).is_none(),
+        _ => false,
+    }
+}
+
+fn spelling(kind: &str) -> &'static str {
+    if kind == "service" { "NAMESPACE/NAME" } else { "an address such as 10.0.0.7 or fd00::7" }
 }
 
 /// Without a process there is nothing to ask, which is wrong usage. A process without an answer is incomplete.
@@ -230,9 +261,10 @@ fn no_answer(error: &AskError, options: &CommonOptions) -> CommandOutput {
                 AnswerSource::Process { may_detach: true } => DETACHED,
                 _ => "",
             };
-            CommandOutput::failure(&format!("{error}. {WHERE}{alternative}"), USAGE_ERROR)
+            let process = options.process.map(|process| format!("--pid={process}: ")).unwrap_or_default();
+            CommandOutput::failure(&format!("{process}{error}. {WHERE}{alternative}"), USAGE_ERROR)
         }
-        AskError::OtherUser { .. } | AskError::RequestTooLarge(_) => {
+        AskError::OtherUser { .. } | AskError::SeveralProcesses(_) | AskError::RequestTooLarge(_) => {
             CommandOutput::failure(&error.to_string(), USAGE_ERROR)
         }
         AskError::Timeout(_) => failure(&late(options), Verdict::Incomplete),
@@ -323,7 +355,39 @@ mod tests {
     fn the_nearest_names_cannot_control_the_terminal() {
         let names = ["a\u{1b}[31m".to_owned(), "b\u{202e}".to_owned()];
         let output = Respondent::Process.not_found("vm", "x\u{1b}", &names);
-        let expected = "error: the process knows no vm \"x\\u{1b}\"; the nearest names are a [31m, b \n";
+        let expected = "error: the process knows no VM \"x\\u{1b}\"; the nearest names are a [31m, b \n";
+        assert_eq!((output.messages.as_str(), output.exit_code), (expected, USAGE_ERROR));
+    }
+
+    #[test]
+    fn a_name_that_is_not_found_is_named_with_its_kind_and_a_wrong_spelling_with_the_right_one() {
+        let near = ["vc:443".to_owned()];
+        let cases: [(&str, &str, &[String], &str); 6] = [
+            ("deletion", "a", &[], "the process knows no Node \"a\""),
+            ("vcenter", "vc", &near, "the process knows no vCenter \"vc\"; the nearest name is vc:443"),
+            ("service", "shop/web", &[], "the process knows no Service \"shop/web\""),
+            ("service", "web", &[], "the process knows no Service \"web\"; expected NAMESPACE/NAME"),
+            ("ip", "10.0.0.7", &[], "the process knows no IP address \"10.0.0.7\""),
+            (
+                "ip",
+                "10.0.0",
+                &[],
+                "the process knows no IP address \"10.0.0\"; expected an address such as 10.0.0.7 or fd00::7",
+            ),
+        ];
+        for (kind, name, nearest, expected) in cases {
+            let output = Respondent::Process.not_found(kind, name, nearest);
+            assert_eq!((output.messages, output.exit_code), (format!("error: {expected}\n"), USAGE_ERROR));
+        }
+    }
+
+    #[test]
+    fn an_id_without_a_process_is_named_and_several_processes_are_wrong_usage() {
+        let options = CommonOptions { process: Some(7), ..options(AnswerSource::Process { may_detach: false }) };
+        let output = no_answer(&AskError::NoProcess, &options);
+        assert!(output.messages.starts_with("error: --pid=7: no running process was found"), "{output:?}");
+        let output = no_answer(&AskError::SeveralProcesses(vec![7, 12]), &options);
+        let expected = "error: several processes of this program run here: select one by --pid=7 or --pid=12\n";
         assert_eq!((output.messages.as_str(), output.exit_code), (expected, USAGE_ERROR));
     }
 }

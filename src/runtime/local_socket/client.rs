@@ -1,5 +1,6 @@
 //! The end that sends a request. It looks for the process among all sockets with a suitable name.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::time::Duration;
 
@@ -45,6 +46,9 @@ pub enum AskError {
         /// User id of this process.
         own: u32,
     },
+    /// Several processes of the same user and PID namespace listen, with these ids.
+    #[error("several processes of this program run here: select one by {}", selections(.0))]
+    SeveralProcesses(Vec<i32>),
     /// The queue of a socket stays full, so its process is unknown.
     #[error("the queue of a socket is full, so the running process cannot be reached: try again later")]
     QueueFull,
@@ -77,13 +81,18 @@ pub enum AskError {
     Io(#[source] io::Error),
 }
 
+/// Returns the options that select one of the processes.
+fn selections(processes: &[i32]) -> String {
+    processes.iter().map(|process| format!("--pid={process}")).collect::<Vec<_>>().join(" or ")
+}
+
 /// Sends a request to the process of this program in the PID namespace of this process, and returns the answer. If
-/// several processes listen, `process` is the id of the one to ask; without it, the first one found is asked. `limit`
-/// is the time limit of everything.
+/// several processes listen, `process` is the id of the one to ask. `limit` is the time limit of everything.
 ///
 /// # Errors
 ///
-/// If the request is too large, no process is found, or it does not answer in time.
+/// If the request is too large, no process is found, several are found and none is selected, or there is no answer in
+/// time.
 pub async fn ask(program: &str, process: Option<i32>, request: &[u8], limit: Duration) -> Result<Vec<u8>, AskError> {
     let check_user = own_peer_check();
     let check_process = move |stream: &UnixStream| {
@@ -94,7 +103,7 @@ pub async fn ask(program: &str, process: Option<i32>, request: &[u8], limit: Dur
     ask_checked(program, request, limit, &check_process).await
 }
 
-/// Sends a request to the first process that passes the check.
+/// Sends a request to the only process that passes the check.
 pub(super) async fn ask_checked(
     program: &str,
     request: &[u8],
@@ -114,6 +123,8 @@ pub(super) async fn ask_checked(
 /// Outcome of one pass over all sockets.
 enum SearchOutcome {
     Connected(UnixStream),
+    /// Several processes passed the check. Contains their ids.
+    Several(Vec<i32>),
     /// The queue of at least one socket is full. Another pass may be successful.
     QueueFull,
     /// No process passed the check. Contains the user of a visible process.
@@ -129,6 +140,7 @@ async fn connect(program: &str, check_peer: &PeerCheck) -> Result<UnixStream, As
     loop {
         match search(&prefix, check_peer).await.map_err(AskError::Search)? {
             SearchOutcome::Connected(stream) => return Ok(stream),
+            SearchOutcome::Several(processes) => return Err(AskError::SeveralProcesses(processes)),
             SearchOutcome::QueueFull if start.elapsed() < SEARCH_LIMIT => sleep(SEARCH_PAUSE).await,
             SearchOutcome::QueueFull => return Err(AskError::QueueFull),
             SearchOutcome::Nothing { other_user: None } => return Err(AskError::NoProcess),
@@ -140,10 +152,13 @@ async fn connect(program: &str, check_peer: &PeerCheck) -> Result<UnixStream, As
 }
 
 /// Tries the listed names with the prefix. Other processes may have listened on any number of such names, so the names
-/// are tried while the list is read: neither their number nor one of them keeps the right one from being tried.
+/// are tried while the list is read: neither their number nor one of them keeps the right one from being tried. All
+/// names are tried, because the answer of an arbitrary process misleads where several run, such as leader and standby.
 async fn search(prefix: &str, check_peer: &PeerCheck) -> io::Result<SearchOutcome> {
     let mut is_queue_full = false;
     let mut other_user = None;
+    let mut first = None;
+    let mut processes = BTreeSet::new();
     let mut lines = BufReader::with_capacity(READ_SIZE, File::open(SOCKETS).await?).split(b'\n');
     while let Some(line) = lines.next_segment().await? {
         let Some(name) = name::listed_name(&line, prefix) else { continue };
@@ -156,10 +171,19 @@ async fn search(prefix: &str, check_peer: &PeerCheck) -> io::Result<SearchOutcom
             Err(_) => continue,
         };
         match check_peer(&stream) {
-            Ok(()) => return Ok(SearchOutcome::Connected(stream)),
+            Ok(()) => {
+                processes.extend(stream.peer_cred().ok().and_then(|credentials| credentials.pid()));
+                first.get_or_insert(stream);
+            }
             Err(PeerRefusal::OtherUser(user)) => other_user = Some(user),
             Err(PeerRefusal::NoCredentials | PeerRefusal::OtherNamespace | PeerRefusal::OtherProcess) => {}
         }
+    }
+    if processes.len() > 1 {
+        return Ok(SearchOutcome::Several(processes.into_iter().collect()));
+    }
+    if let Some(stream) = first {
+        return Ok(SearchOutcome::Connected(stream));
     }
     Ok(if is_queue_full { SearchOutcome::QueueFull } else { SearchOutcome::Nothing { other_user } })
 }

@@ -94,7 +94,8 @@ async fn a_service_is_explained_from_its_creation_to_its_deletion() {
     site.services.delete("web", &DeleteParams::default()).await.unwrap();
     eventually("only the history of the Service is known after its deletion", LIMIT, async || {
         let CommandResult { code, output, .. } = ask(&leader.daemon, &["explain", "service", &key]).await;
-        let is_gone = output.contains("not there any more") && output.contains("Z DeletedLoadBalancer: ");
+        let is_gone =
+            output.contains("does not exist: see its last decisions") && output.contains("Z DeletedLoadBalancer: ");
         if code == Some(3) && is_gone { Ok(()) } else { Err(format!("{code:?}, {output}")) }
     })
     .await;

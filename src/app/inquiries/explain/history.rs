@@ -26,13 +26,24 @@ pub(super) fn section(process: &Inquiries, subject: ExplainSubject, name: &str) 
     (is_own || (!decisions.is_empty() && process.nodes.contains(name))).then(|| of(&decisions))
 }
 
-/// Explains a subject that does not exist any more, and about which decisions are known.
+/// Explains a subject that was deleted, and about which decisions are known.
 pub(super) fn of_unknown(subject: ExplainSubject, name: &str, history: Section) -> Explanation {
     Explanation {
-        subject: format!("{} {}", subject.as_str(), clipped(name)),
-        summary: "not there any more: these decisions were made about it".to_owned(),
+        subject: title(subject, &clipped(name)),
+        summary: "does not exist: see its last decisions".to_owned(),
         state: SubjectState::Unknown,
         sections: vec![history],
+    }
+}
+
+/// Returns the subject as the explanation of an object that exists has it.
+fn title(subject: ExplainSubject, name: &str) -> String {
+    match subject {
+        ExplainSubject::Node => format!("Node {name}"),
+        ExplainSubject::Deletion => format!("deletion of Node {name}"),
+        ExplainSubject::Service => format!("Service {name}"),
+        ExplainSubject::Route => format!("routes of Node {name}"),
+        ExplainSubject::Vcenter | ExplainSubject::Vm | ExplainSubject::Ip => format!("{} {name}", subject.as_str()),
     }
 }
 

@@ -5,9 +5,10 @@
 //! previous answer counts until the new answer arrives.
 
 use std::fmt;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::{Counts, Facts, HoldReason};
+use crate::base::go_duration::spelled;
 use crate::cloud::{Presence, Reason};
 use crate::controllers::node_lifecycle::retries::CallBackoff;
 
@@ -51,8 +52,20 @@ impl fmt::Display for DeletionDecision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { at, since, counts, by_hand, control_plane, hold } = self;
         let result = hold.as_ref().map_or("permitted", |hold| hold.reason().as_str());
-        let absent_for = at.saturating_duration_since(*since);
-        write!(f, "{result}, {absent_for:?} absent, by hand: {by_hand}, control plane: {control_plane:?}, {counts:?}")
+        let absent_for = Duration::from_secs(at.saturating_duration_since(*since).as_secs());
+        write!(f, "{result}, VM absent for {}", spelled(absent_for))?;
+        if *by_hand {
+            write!(f, ", allowed by annotation")?;
+        }
+        let Counts { allowance, is_mass_held, absent, nodes } = counts;
+        write!(f, ", allowance {allowance}, VMs of {absent} of {nodes} Nodes absent")?;
+        if *is_mass_held {
+            write!(f, ", mass hold")?;
+        }
+        if let Some((lost, all)) = control_plane {
+            write!(f, ", {lost} of {all} control plane Nodes lost")?;
+        }
+        Ok(())
     }
 }
 

@@ -366,9 +366,9 @@ async fn a_decision_is_logged_with_its_inputs_and_the_deletion_when_the_node_is_
     assert!(!world.is_there("a"));
     let decisions = log.lines("decided whether the node is deleted");
     let (first, last) = (decisions.first().unwrap(), decisions.last().unwrap());
-    assert!(first.contains("deleted: DeletionGracePeriod, 0ns absent, by hand: false"), "{first}");
-    assert!(last.contains("deleted: permitted, 30s absent, by hand: false"), "{last}");
-    assert!(last.contains("absent: 1, nodes: 11"), "{last}");
+    assert!(first.contains("deleted: DeletionGracePeriod, VM absent for 0s, allowance "), "{first}");
+    assert!(last.contains("deleted: permitted, VM absent for 30s, allowance "), "{last}");
+    assert!(last.contains("VMs of 1 of 11 Nodes absent"), "{last}");
     let gone = log.lines("this process deleted a node of this name");
     assert_eq!(gone.len(), 1, "{gone:?}");
     for part in ["node=\"a\"", "decision=\"permitted, 30s absent"] {

@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 /// Maximum number of objects that a line names.
 const NAMED: usize = 5;
 
+/// Lease duration in seconds if the record has none, as with the default of `--leader-elect-lease-duration`.
+pub const DEFAULT_LEASE_DURATION: u64 = 15;
+
 /// What one process knows. Ages are in seconds, at `time`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -370,12 +373,12 @@ impl StatusReport {
         fields.push(format!("configuration generation {generation}, read {}", read.strftime("%H:%M:%SZ")));
         let mut lines = Line::wrapped(Emphasis::Plain, &fields);
         if let (Some(election), true) = (&self.election, self.is_standby()) {
-            let text = match self.is_detached {
-                true => "only the leader knows what it decided about Nodes and deletions; find its Pod with",
-                false => "this process knows neither the Nodes nor their deletions; find the Pod of the leader with",
-            };
-            lines.extend(Line::wrapped(Emphasis::Notice, &[text.to_owned()]));
+            let text = "only the leader knows what it decided about Nodes and deletions; find its Pod with".to_owned();
+            lines.extend(Line::wrapped(Emphasis::Notice, &[text]));
             lines.push(Line::new(Emphasis::Notice, &format!("  {}", election.command())));
+        }
+        if let Some(election) = self.election.as_ref().filter(|_| !self.is_detached) {
+            lines.extend(election.stale_lines());
         }
         if let Some(refused) = refused {
             let text =
@@ -422,6 +425,19 @@ impl ElectionStatus {
             Some(since) => format!("leader {host} for {}", duration(seconds_between(since, time))),
             None => format!("leader {host}"),
         }
+    }
+
+    /// Returns the line about a Lease that this process cannot read, so that the leader may be another one.
+    fn stale_lines(&self) -> Vec<Line> {
+        let limit = self.lease_duration_seconds.unwrap_or_default().max(DEFAULT_LEASE_DURATION);
+        let Some(age) = self.read_age_seconds.filter(|age| *age > limit) else { return Vec::new() };
+        let Self { namespace, name, .. } = self;
+        let text = format!(
+            "Lease {namespace}/{name}: last read {} ago, so another process may lead: the API server does not answer \
+             this process",
+            duration(age)
+        );
+        Line::wrapped(Emphasis::Finding, &[text])
     }
 
     /// Returns the command that finds the Pod of the leader. The host is the Pod's name, or the name of its Node.

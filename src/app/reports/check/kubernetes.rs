@@ -3,14 +3,11 @@
 use super::CheckResult;
 use super::catalogue::CheckId;
 use super::nodes::{NodeCheckFacts, NodeOwner, VmCheckFacts, summarized};
-use crate::app::reports::status::ElectionStatus;
+use crate::app::reports::status::{DEFAULT_LEASE_DURATION, ElectionStatus};
 use crate::app::reports::text::{count, duration};
 
 /// Prefix of the provider IDs that the controller inside K3s and RKE2 writes.
 const K3S: &str = "k3s://";
-
-/// Lease duration in seconds if the record has none, as with the default of `--leader-elect-lease-duration`.
-const DEFAULT_LEASE_DURATION: u64 = 15;
 
 /// Checks the Lease. `failure` is the reason why this process does not renew it in time, if it leads.
 pub fn lease(election: Option<&ElectionStatus>, leads: bool, failure: Option<&str>) -> CheckResult {

@@ -399,11 +399,21 @@ fn a_standby_says_so_first_and_names_the_command_that_finds_the_leader() {
         shown[..3],
         [
             "standby cp-2, this process   leader cp-1 for 3 d 4 h   configuration generation 6, read 03:12:40Z",
-            "this process knows neither the Nodes nor their deletions; find the Pod of the leader with",
+            "only the leader knows what it decided about Nodes and deletions; find its Pod with",
             "  kubectl -n kube-system get pods -o wide | grep -w cp-1",
         ]
     );
     assert_eq!(report.verdict(), Verdict::Incomplete, "what was not looked at is not well");
+    report.election.as_mut().unwrap().read_age_seconds = Some(16);
+    assert_eq!(
+        findings(&report),
+        [
+            "Lease kube-system/cloud-controller-manager: last read 16 s ago, so another process may lead: the API",
+            "  server does not answer this process",
+        ]
+    );
+    report.election.as_mut().unwrap().read_age_seconds = Some(15);
+    assert_eq!(report.verdict(), Verdict::Incomplete);
     // Anybody who may write the Lease chooses the name of the holder.
     for holder in ["$(reboot)_1", "a;b_1", "-v_1", "\u{1b}[31mcp_1", "a b_1"] {
         report.election.as_mut().unwrap().holder = Some(holder.to_owned());

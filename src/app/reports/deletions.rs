@@ -126,6 +126,9 @@ impl DeletionsReport {
     }
 }
 
+/// Widest column of the Nodes that wait. Longer texts move the rest of their line.
+const MAX_COLUMN: usize = 40;
+
 fn deletion_lines(deletion: &DeletionStatus) -> Vec<Line> {
     let mut fields = vec![format!("deletion {}", deletion.mode)];
     if deletion.mode != "off" {
@@ -141,10 +144,16 @@ fn deletion_lines(deletion: &DeletionStatus) -> Vec<Line> {
         let text = "deletions pause by themselves, because many VMs are absent at the same time";
         lines.extend(Line::wrapped(Emphasis::Finding, &[text.to_owned()]));
     }
+    let width = |text: fn(&HeldObject) -> &str| {
+        let widths = deletion.pending.iter().map(|held| text(held).chars().count());
+        widths.max().unwrap_or_default().min(MAX_COLUMN)
+    };
+    let names = width(|held| &held.name);
+    let reasons = width(|held| &held.reason);
     for HeldObject { name, reason, for_seconds, is_expected } in &deletion.pending {
         let emphasis = if *is_expected { Emphasis::Plain } else { Emphasis::Finding };
-        let fields = [format!("  {name}"), reason.clone(), format!("for {}", duration(*for_seconds))];
-        lines.extend(Line::indented(emphasis, &fields, 4));
+        let row = format!("  {name:<names$}   {reason:<reasons$}   for {}", duration(*for_seconds));
+        lines.extend(Line::indented(emphasis, &[row], 4));
     }
     lines
 }

@@ -3,6 +3,7 @@
 use super::arguments::{CommonOptions, OutputForm};
 use super::{CommandOutput, USAGE_ERROR, arguments, output, process_client};
 use crate::app::inquiries::protocol::{Answer, DeletionsRequest, Question};
+use crate::app::reports::Verdict;
 use crate::app::reports::deletions::DeletionsReport;
 use crate::base::go_duration::parse_duration;
 use crate::controllers::node_lifecycle::deletion_pause;
@@ -134,7 +135,8 @@ fn allow(node: String, is_confirmed: bool, options: &CommonOptions) -> Result<Co
     let shown = ask(DeletionsRequest::Proof { node: node.clone() }, &once)?;
     let Some(uid) = shown.uid.clone() else { return Ok(printed(&shown, options)) };
     if !is_confirmed && !confirms(&node, &shown) {
-        return Ok(CommandOutput::failure("nothing was changed", USAGE_ERROR));
+        let exit_code = Verdict::Findings.exit_code();
+        return Ok(CommandOutput::failure("the answer was not `yes`, so nothing was changed", exit_code));
     }
     let mut changed = ask(DeletionsRequest::Allow { node, uid }, options)?;
     // Text has the explanation already, unless nobody was asked.
@@ -147,7 +149,7 @@ fn allow(node: String, is_confirmed: bool, options: &CommonOptions) -> Result<Co
 /// Shows the proof on standard error, and returns whether the user agrees.
 fn confirms(node: &str, shown: &DeletionsReport) -> bool {
     let mut text: String = shown.lines().iter().map(|line| format!("{}\n", line.text())).collect();
-    text += &format!("\nAllow the deletion of Node {node}? Type yes: ");
+    text += &format!("\nAllow the deletion of Node {node}? Type yes to allow it: ");
     let mut terminal = std::io::stderr();
     // Without a question, there is no answer.
     if terminal.write_all(text.as_bytes()).and_then(|()| terminal.flush()).is_err() {
@@ -155,6 +157,10 @@ fn confirms(node: &str, shown: &DeletionsReport) -> bool {
     }
     let mut reply = String::new();
     let is_read = std::io::stdin().lock().take(MAX_REPLY).read_line(&mut reply).is_ok();
+    if !reply.ends_with('\n') {
+        // Without a line break of the user, the next message would begin behind the question.
+        let _ = terminal.write_all(b"\n");
+    }
     is_read && reply.trim() == "yes"
 }
 

@@ -181,7 +181,7 @@ async fn status_shows_a_vcenter_that_is_down_and_a_refused_file() {
     assert_eq!(explained.code, Some(1), "{}", explained.output);
     assert!(explained.output.starts_with(&format!("vCenter {server}\n  not current: ")), "{}", explained.output);
     let missing = ask(&daemon, &["explain", "vm", "elsewhere"]).await;
-    let summary = format!("VM elsewhere   not known: the inventory is not current of {server}\n");
+    let summary = format!("VM elsewhere   not known: the inventory of {server} is not current\n");
     assert_eq!((missing.code, missing.output.contains(&summary)), (Some(3), true), "{}", missing.output);
     for selection in ["--vcenter=elsewhere", "--node=elsewhere"] {
         let unknown = ask(&daemon, &["status", selection, "--wait"]).await;

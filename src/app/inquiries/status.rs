@@ -43,6 +43,12 @@ pub(super) fn answer(process: &Inquiries, vcenter: Option<&str>, node: Option<&s
 pub(super) fn selected(process: &Inquiries, vcenter: Option<&str>, node: Option<&str>) -> Result<StatusReport, Answer> {
     require_known(process, vcenter, node)?;
     let mut report = report(process, node);
+    if process.detached.is_some() {
+        // The command ends before the next poll.
+        for vcenter in &mut report.vcenters {
+            vcenter.next_tag_poll_seconds = None;
+        }
+    }
     report.vcenters.retain(|one| vcenter.is_none_or(|server| is_same_server(&one.server, server)));
     Ok(report)
 }
@@ -93,7 +99,8 @@ fn report(process: &Inquiries, node: Option<&str>) -> StatusReport {
     }
 }
 
-fn controllers(process: &Inquiries) -> Vec<ControllerStatus> {
+/// Returns the states of the controllers.
+pub(super) fn controllers(process: &Inquiries) -> Vec<ControllerStatus> {
     let status = |source: &ControllerSource| {
         let (state, reason) = source.state();
         ControllerStatus { name: source.name.to_owned(), state, reason: reason.map(str::to_owned) }

@@ -22,7 +22,7 @@ fn inventory_gap(vcenters: &[VcenterReport]) -> Option<String> {
     }
     let behind = vcenters.iter().filter(|vcenter| vcenter.lag != Some(Duration::ZERO));
     let servers: Vec<&str> = behind.map(|vcenter| vcenter.server.as_str()).collect();
-    (!servers.is_empty()).then(|| format!("the inventory is not current of {}", listed(&servers)))
+    (!servers.is_empty()).then(|| format!("the inventory of {} is not current", listed(&servers)))
 }
 
 /// The reason why a cold standby knows nothing of vCenters.
@@ -40,6 +40,6 @@ mod tests {
         assert_eq!(inventory_gap(&[live(), live()]), None);
         assert_eq!(inventory_gap(&[]).as_deref(), Some(NOT_CONNECTED));
         let gap = inventory_gap(&[live(), late, vcenter("c:443", None)]);
-        assert_eq!(gap.as_deref(), Some("the inventory is not current of b:443, c:443"));
+        assert_eq!(gap.as_deref(), Some("the inventory of b:443, c:443 is not current"));
     }
 }

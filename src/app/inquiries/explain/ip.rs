@@ -143,6 +143,9 @@ fn explanation(
             (None, _) => reported.add("", "backs no Node"),
         }
     }
+    if number == 0 && !holders.is_empty() {
+        reported.add("", "no watched VM reports it");
+    }
     if number > reporters.len() {
         reported.add("", format!("and {} more", number - reporters.len()));
     }
@@ -195,6 +198,8 @@ mod tests {
             reporter(Some("b"), None),
             reporter(None, None),
         ];
+        let unreported = explanation(ip, 0, &[], &[holder("a")], false).sections;
+        assert_eq!(unreported[1].facts[0].text, "no watched VM reports it");
         let sections = explanation(ip, 9, &reporters, &[holder("a")], false).sections;
         assert_eq!(sections[0].facts[0].text, "a as InternalIP and ExternalIP");
         let many: Vec<Holder> = (0..20).map(|number| holder(&number.to_string())).collect();

@@ -5,8 +5,9 @@ use super::answer_time::AnswerTime;
 use super::completeness::nodes_gap;
 use super::outside_text::clipped;
 use super::{Explanation, not_known};
-use crate::app::inquiries::Inquiries;
+use crate::app::catalogue;
 use crate::app::inquiries::plan::{DetachedPlanner, PlanSettings};
+use crate::app::inquiries::{Inquiries, status};
 use crate::app::reports::explain::{Section, SubjectState, lasting};
 use crate::app::reports::text::count;
 use crate::cloud::{CloudProvider as _, Reason, node};
@@ -21,7 +22,12 @@ use crate::providers::vsphere::reason::NoNextHop;
 /// The names of the Nodes that the process knows.
 pub(super) fn explain(process: &Inquiries, name: &str) -> Result<Explanation, Vec<String>> {
     let term = process.terms.route.as_ref().and_then(CurrentTerm::get);
-    let Some(term) = term else { return Ok(unknown(name)) };
+    let Some(term) = term else {
+        if process.nodes.contains(name) || nodes_gap(process).is_some() {
+            return Ok(not_known(subject(name), &idle_reason(process)));
+        }
+        return Err(process.nodes.keys());
+    };
     let Some(facts) = term.explain(name) else { return Err(term.known_nodes()) };
     Ok(with_known_routes(process, &facts))
 }
@@ -61,16 +67,15 @@ fn subject(name: &str) -> String {
     format!("routes of Node {name}")
 }
 
-/// The route controller has a term while this process leads and routes are configured.
-fn unknown(name: &str) -> Explanation {
-    let summary = "not known: the route controller does not work in this process; it needs the leadership and routes \
-                   (docs/routes.md)";
-    Explanation {
-        subject: subject(name),
-        summary: summary.to_owned(),
-        state: SubjectState::Unknown,
-        sections: Vec::new(),
+/// Returns the reason why the route controller has no term in this process.
+fn idle_reason(process: &Inquiries) -> String {
+    if !process.leadership.is_leader() {
+        return "only the leader has the routes".to_owned();
     }
+    let mut controllers = status::controllers(process).into_iter();
+    let controller = controllers.find(|controller| controller.name == catalogue::ROUTE);
+    let reason = controller.and_then(|controller| controller.reason);
+    reason.unwrap_or_else(|| format!("{} has not begun, or is turned off by --controllers", catalogue::ROUTE))
 }
 
 /// Makes the explanation. `known` has the known route of each network.
@@ -420,7 +425,11 @@ mod tests {
         ] {
             assert_eq!(standing(&facts, None), (state, summary.to_owned()));
         }
-        assert_eq!(unknown("worker-7").state, SubjectState::Unknown);
+        let off = unknown("worker-7", "the cloud provider has no routes");
+        assert_eq!(
+            (off.state, off.summary.as_str()),
+            (SubjectState::Unknown, "not known: the cloud provider has no routes")
+        );
     }
 
     #[test]

@@ -23,10 +23,10 @@ pub(super) fn explain(process: &Inquiries, name: &str) -> Result<Explanation, Ve
     let Some(report) = reports.iter().find(|report| is_same_server(&report.server, name)) else {
         return Err(reports.into_iter().map(|report| report.server).collect());
     };
-    Ok(explanation(report))
+    Ok(explanation(report, process.detached.is_some()))
 }
 
-fn explanation(report: &VcenterReport) -> Explanation {
+fn explanation(report: &VcenterReport, is_detached: bool) -> Explanation {
     let mut findings = findings(report);
     let (state, summary) = match findings.facts.first() {
         Some(first) => (SubjectState::Held, first.text.clone()),
@@ -36,7 +36,7 @@ fn explanation(report: &VcenterReport) -> Explanation {
     if findings.facts.len() == 1 {
         findings.facts.clear();
     }
-    let sections = vec![findings, inventory(report), session(report), tags(report)];
+    let sections = vec![findings, inventory(report), session(report), tags(report, is_detached)];
     Explanation { subject: format!("vCenter {}", report.server), summary, state, sections }
 }
 
@@ -72,7 +72,7 @@ fn inventory(report: &VcenterReport) -> Section {
     section
         .add_some("last answer", report.last_answer.map(|last| format!("{} ago", duration(last.elapsed().as_secs()))));
     let (vms, ancestors) = (count(report.virtual_machines, "VM"), count(report.ancestors, "object"));
-    section.add("held", format!("{vms} behind Nodes, {ancestors} above them"));
+    section.add("cached", format!("{vms} behind Nodes, {ancestors} above them"));
     section
 }
 
@@ -97,12 +97,13 @@ fn remaining(next: Instant) -> String {
     format!("in {}", duration(next.saturating_duration_since(Instant::now()).as_secs()))
 }
 
-fn tags(report: &VcenterReport) -> Section {
+/// Returns the polls of the tags. A detached command ends before the next one.
+fn tags(report: &VcenterReport, is_detached: bool) -> Section {
     let mut section = Section::new("Tags");
     let now = Instant::now();
     section
         .add_some("last poll", report.tag_reads.last.map(|last| format!("{} ago", duration((now - last).as_secs()))));
-    section.add_some("next poll", report.tag_reads.next.map(remaining));
+    section.add_some("next poll", report.tag_reads.next.filter(|_| !is_detached).map(remaining));
     section
 }
 
@@ -127,7 +128,7 @@ mod tests {
             ..VcenterReport::default()
         };
         let held = "0 VMs behind Nodes, 0 objects above them";
-        let expected = [("state", "was current 1 m 30 s ago"), ("last answer", "1 m 30 s ago"), ("held", held)];
+        let expected = [("state", "was current 1 m 30 s ago"), ("last answer", "1 m 30 s ago"), ("cached", held)];
         assert_eq!(texts(&inventory(&report)), expected);
         assert_eq!(texts(&session(&report)).last(), Some(&("next attempt", "in 7 s")));
         let report = VcenterReport { next_attempt: None, ..report };
@@ -153,7 +154,7 @@ mod tests {
         report.certificate.is_verified = true;
         report.session.rejections = 3;
         report.tag_reads.last = Some(last);
-        let report = explanation(&report).report_of_test();
+        let report = explanation(&report, false).report_of_test();
         assert_golden("explain-vcenter", "Explain", report.verdict(), &report);
     }
 }

@@ -90,8 +90,11 @@ impl NodeInquiry {
 
     fn state(&self) -> (SubjectState, String) {
         let Some(preview) = &self.preview else {
-            let place = if self.is_detached { "with these flags" } else { "in this process now" };
-            return (SubjectState::Unknown, format!("the node controller does not run {place}"));
+            let summary = match self.is_detached {
+                true => "the node controller does not run with these flags".to_owned(),
+                false => self.state_without_term(),
+            };
+            return (SubjectState::Unknown, summary);
         };
         let what = if node::is_uninitialized(&self.node) { "not initialised" } else { "not up to date" };
         if let Some(blocked) = &preview.blocked {
@@ -124,6 +127,20 @@ impl NodeInquiry {
             return (SubjectState::Held, "has no provider ID and no taint, so it is never initialised".to_owned());
         }
         (SubjectState::Settled, "initialised, up to date".to_owned())
+    }
+
+    /// Returns what the Node and its VM show. Only the leader has attempts.
+    fn state_without_term(&self) -> String {
+        let what = match node::is_uninitialized(&self.node) {
+            true => "not initialised",
+            false if node::provider_id(&self.node).is_empty() => "has no provider ID and no taint",
+            false => "initialised",
+        };
+        let reason = match self.report.as_ref().map(|report| &report.metadata) {
+            Some(Presence::Unknown(unknown)) => format!(", {}", unknown.reason),
+            _ => String::new(),
+        };
+        format!("{what}{reason}: only the leader knows its attempts and what is written next")
     }
 
     /// Returns the age of the data about the VM, as a clause.
@@ -224,6 +241,10 @@ impl NodeInquiry {
         match &report.metadata {
             Presence::Exists(_) => {}
             Presence::Absent(proof) => section.add_finding("none", clipped(&proof.to_string())),
+            // The message is in the first section already.
+            Presence::Unknown(unknown) if self.reason() == Some(unknown.reason) => {
+                section.add("none", format!("{}, as above", unknown.reason));
+            }
             Presence::Unknown(unknown) => section.add("none", unknown_text(unknown)),
         }
         for vm in &report.matches {

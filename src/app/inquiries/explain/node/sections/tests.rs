@@ -295,7 +295,10 @@ fn without_a_term_and_before_the_first_reconcile_the_state_is_unknown() {
     (inquiry.preview, inquiry.next) = (None, None);
     let explanation = inquiry.explanation();
     assert_eq!(explanation.state, SubjectState::Unknown);
-    assert_eq!(explanation.summary, "the node controller does not run in this process now");
+    let attempts = "only the leader knows its attempts and what is written next";
+    assert_eq!(explanation.summary, format!("not initialised: {attempts}"));
+    inquiry.node = initialised();
+    assert_eq!(inquiry.explanation().summary, format!("initialised: {attempts}"));
     inquiry.preview = Some(NodePreview { plan: None, ..preview() });
     assert_eq!(inquiry.explanation().summary, "belongs to another cloud provider, and is left alone");
 }

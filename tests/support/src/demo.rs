@@ -107,6 +107,8 @@ pub async fn run(plan: Plan, sandbox: Option<Sandbox>) -> Result<(), String> {
 /// Everything that runs. Fields are dropped in this order: the daemon first, while it can still log out.
 struct Stage {
     daemon: Daemon,
+    /// Path of the daemon's binary, which has the commands, too.
+    binary: PathBuf,
     vcenter: Vcenter,
     events: BoxStream<'static, watcher::Result<Event<Node>>>,
     services: BoxStream<'static, watcher::Result<Event<Service>>>,
@@ -170,6 +172,7 @@ impl Stage {
         let (service, has_routes) = (None, plan.routes);
         Self {
             daemon,
+            binary: plan.daemon.clone(),
             vcenter,
             events,
             services,
@@ -216,6 +219,12 @@ impl Stage {
             Component::Kubectl.path().display(),
             self.apiserver.kubeconfig().display()
         ));
+        self.note("Ask the daemon, as docs/cli.md says:");
+        let selection = self.daemon.pid().map(|pid| format!(" --pid={pid}")).unwrap_or_default();
+        let node = self.machines.first().map(|machine| machine.node.clone()).unwrap_or_default();
+        for command in ["status", "check", "plan", &format!("explain node {node}")] {
+            self.note(&format!("  {enter}{} {command}{selection}", self.binary.display()));
+        }
         self.note("Ctrl-C ends it all.");
         self.follow(Duration::MAX, "", |_| false).await
     }

@@ -15,7 +15,7 @@ use crate::kubernetes::client;
 use crate::runtime::admin::access::{Authenticator, Authorizer};
 use bundle::Bundle;
 use kube::Client;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,19 +39,24 @@ pub struct LookupForbidden(#[source] Arc<CallError>);
 pub async fn prepare(settings: &Settings, parts: &SharedServices, stages: &mut Stages) -> Result<Access, Error> {
     let metrics = Metrics::default();
     metrics.register(parts.metrics.registry())?;
-    let asked = client_of(settings.authentication.kubeconfig.as_ref(), parts).await?;
+    let default = &parts.api_server.clients.auxiliary;
+    let asked = client_of(settings.authentication.kubeconfig.as_deref(), default).await?;
     let trust = ClientTrust::default();
     follow_client_cas(&settings.authentication, &trust, asked.clone(), stages).await?;
     let tokens = TokenReviews::new(asked, settings.authentication.cache, &metrics);
-    let asked = client_of(settings.authorization.kubeconfig.as_ref(), parts).await?;
+    let asked = client_of(settings.authorization.kubeconfig.as_deref(), default).await?;
     let permissions = Permissions::new(asked, &settings.authorization, metrics.clone());
     Ok((Arc::new(DelegatedAuthenticator::new(trust, tokens, metrics)), Arc::new(permissions)))
 }
 
-/// Returns the client for a kubeconfig; without a kubeconfig, the client that this process uses for its API server.
-async fn client_of(kubeconfig: Option<&PathBuf>, parts: &SharedServices) -> Result<Client, Error> {
-    let Some(path) = kubeconfig else { return Ok(parts.api_server.clients.auxiliary.clone()) };
-    let settings = client::Settings { kubeconfig: Some(path.clone()), ..client::Settings::default() };
+/// Returns the client for a kubeconfig; without a kubeconfig, `default`, the client that this process uses for its API
+/// server.
+///
+/// # Errors
+/// The kubeconfig cannot be used.
+pub async fn client_of(kubeconfig: Option<&Path>, default: &Client) -> Result<Client, Error> {
+    let Some(path) = kubeconfig else { return Ok(default.clone()) };
+    let settings = client::Settings { kubeconfig: Some(path.to_owned()), ..client::Settings::default() };
     Ok(client::unguarded(&client::read_config(&settings).await?, client::purpose::PROCESS)?)
 }
 

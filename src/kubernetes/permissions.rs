@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec};
 use kube::api::PostParams;
 use kube::{Api, Client};
@@ -69,6 +70,20 @@ pub async fn is_allowed(client: &Client, permission: &Permission, limit: Duratio
         Some(error) if !status.allowed => Err(format!("the API server cannot decide: {error}")),
         _ => Ok(status.allowed),
     }
+}
+
+/// Returns the user name of this account, as the API server knows it.
+///
+/// # Errors
+/// The API server does not answer, or tells no name.
+pub async fn user_name(client: &Client, limit: Duration) -> Result<String, String> {
+    let parameters = PostParams::default();
+    let reviews = Api::all(client.clone());
+    let review = SelfSubjectReview::default();
+    let created = reviews.create(&parameters, &review);
+    let review = limited("create a SelfSubjectReview", limit, created).await.map_err(|error| chain(&error))?;
+    let user = review.status.and_then(|status| status.user_info).and_then(|user| user.username);
+    user.ok_or_else(|| "the API server told no user name".to_owned())
 }
 
 #[cfg(test)]

@@ -10,7 +10,9 @@ mod workloads;
 use super::protocol::{Answer, version};
 use super::{DetachedSettings, Inquiries, status};
 use crate::app::reports::check::catalogue::CheckId;
-use crate::app::reports::check::configuration::{ConfigurationFacts, CredentialFacts, CredentialSourceState};
+use crate::app::reports::check::configuration::{
+    ConfigurationFacts, CredentialFacts, CredentialSourceState, SecretFacts,
+};
 use crate::app::reports::check::connections::VcenterFacts;
 use crate::app::reports::check::nodes::{NodeCheckFacts, NodeChecksInput};
 use crate::app::reports::check::nsx::NsxFacts;
@@ -25,8 +27,10 @@ use crate::app::reports::header::ReportHeader;
 use crate::app::reports::status::{StatusNote, StatusReport};
 use crate::app::settings::SettingErrors;
 use crate::app::vsphere::CredentialReport;
-use crate::providers::vsphere::config::{AddressRule, AddressRules};
-use crate::providers::vsphere::login::credentials::CredentialState;
+use crate::base::addresses::host_and_port;
+use crate::providers::vsphere::config::{AddressRule, AddressRules, Config, Credentials, NsxLogin};
+use crate::providers::vsphere::login::credentials::source::SourceLocation;
+use crate::providers::vsphere::login::credentials::{CredentialState, Login};
 use crate::providers::vsphere::nodes::metadata::addresses::rule_matches::unmatched_rules;
 use crate::runtime::admin::Health;
 use accounts::Accounts;
@@ -116,7 +120,8 @@ fn of_process(
     reads: &CheckReadings,
     options: &CheckOptions,
 ) -> Vec<CheckResult> {
-    let nodes = process.nodes.is_ready().then(|| nodes::facts(process, options.node.as_deref()));
+    let users = users(&process.vsphere.credential_reports());
+    let nodes = process.nodes.is_ready().then(|| nodes::facts(process, options.node.as_deref(), &users));
     let mut checks = vec![of_lease(process, state, reads.lease.as_ref(), options)];
     checks.extend(of_kubelets(process, nodes.as_deref(), options.is_deep));
     checks.extend(of_configuration(process, state));
@@ -173,14 +178,55 @@ fn of_configuration(process: &Inquiries, state: &StatusReport) -> Vec<CheckResul
     if credentials.is_empty() {
         results.push(CheckResult::incomplete(CheckId::C05, "", NOT_CONNECTED));
     }
-    results.extend(credentials.iter().map(|report| configuration::credentials(&of_credentials(report))));
+    let config = &cloud_config.config;
+    results.extend(credentials.iter().map(|report| configuration::credentials(&of_credentials(report, config))));
     results
 }
 
 /// The reason why a standby without sessions knows nothing of vCenters.
 const NOT_CONNECTED: &str = "this process connects to the vCenters when it leads";
 
-fn of_credentials(report: &CredentialReport) -> CredentialFacts {
+/// Returns the user name of each vCenter with a user name and a password. The first credentials are tried first.
+fn users(reports: &[CredentialReport]) -> nodes::Users {
+    let user = |report: &CredentialReport| {
+        let CredentialState::Ready(credentials) = &*report.state else { return None };
+        let user = credentials.iter().find_map(|credential| match &credential.login {
+            Login::Password { user, .. } => Some(user.clone()),
+            Login::Certificate { .. } | Login::SharedSession { .. } => None,
+        })?;
+        Some((report.server.clone(), user))
+    };
+    reports.iter().filter(|report| report.is_of_vcenter).filter_map(user).collect()
+}
+
+/// Returns the Secret that may have the credentials for a server. A key of a Secret cannot contain an IPv6 address.
+fn secret_of(report: &CredentialReport, config: &Config) -> Option<SecretFacts> {
+    let vcenters = config.vcenters.iter().filter(|_| report.is_of_vcenter);
+    let of_vcenter = vcenters.filter(|vcenter| host_and_port(&vcenter.server, vcenter.port) == report.server);
+    let of_vcenter = of_vcenter.flat_map(|vcenter| {
+        let prefix = format!("{}.", vcenter.server);
+        std::iter::once(&vcenter.credentials)
+            .chain(vcenter.fallback_credentials.as_ref())
+            .map(move |credentials| (credentials, prefix.clone()))
+    });
+    let nsx = config.nsx.used().filter(|_| !report.is_of_vcenter);
+    let of_nsx = nsx.into_iter().flat_map(|nsx| match &nsx.login {
+        NsxLogin::Pair { credentials, fallback } => std::iter::once(credentials).chain(fallback.as_ref()).collect(),
+        NsxLogin::Certificate { .. } | NsxLogin::VmcToken { .. } => Vec::new(),
+    });
+    let mut found = of_vcenter.chain(of_nsx.map(|credentials| (credentials, String::new())));
+    found.find_map(|(credentials, prefix)| match credentials {
+        Credentials::Stored(SourceLocation::Secret { namespace, name }) if !prefix.contains(':') => Some(SecretFacts {
+            namespace: namespace.clone(),
+            name: name.clone(),
+            user_key: format!("{prefix}username"),
+            password_key: format!("{prefix}password"),
+        }),
+        _ => None,
+    })
+}
+
+fn of_credentials(report: &CredentialReport, config: &Config) -> CredentialFacts {
     let product = if report.is_of_vcenter { "vCenter" } else { "NSX" };
     let state = match &*report.state {
         CredentialState::Ready(credentials) => CredentialSourceState::Ready(
@@ -193,13 +239,14 @@ fn of_credentials(report: &CredentialReport) -> CredentialFacts {
         CredentialState::Unreadable { reason } => CredentialSourceState::Unreadable(reason.clone()),
         CredentialState::Missing { reason } => CredentialSourceState::Missing(reason.clone()),
     };
-    CredentialFacts { subject: format!("{product} {}", report.server), state }
+    CredentialFacts { subject: format!("{product} {}", report.server), state, secret: secret_of(report, config) }
 }
 
 fn of_servers(process: &Inquiries, state: &StatusReport, reads: &CheckReadings, is_deep: bool) -> Vec<CheckResult> {
     let time = state.time;
     let cloud_config = process.vsphere.cloud_config();
     let reports = process.vsphere.vcenter_reports();
+    let users = users(&process.vsphere.credential_reports());
     let mut results = Vec::new();
     for vcenter in &state.vcenters {
         let report = reports.iter().find(|report| report.server == vcenter.server);
@@ -208,6 +255,7 @@ fn of_servers(process: &Inquiries, state: &StatusReport, reads: &CheckReadings, 
             failed_step: report.and_then(|report| report.failed_step),
             account: reads.accounts.get(&vcenter.server).cloned(),
             has_zones: cloud_config.config.labels.is_some(),
+            user: users.get(&vcenter.server).cloned(),
         };
         results.extend(connections::vcenter(&facts, time));
     }

@@ -13,6 +13,8 @@ mod service;
 mod vcenter;
 mod vm;
 
+pub(super) use node::zone_command;
+
 use super::protocol::{Answer, ExplainSubject};
 use super::{DetachedSettings, Inquiries};
 use crate::app::reports::explain::{ExplainReport, Section, SubjectState, nearest};

@@ -22,9 +22,10 @@ const MAX_TEXT: usize = 512;
 
 /// The fields of reports that have messages. Other fields have no user names, and must stay as they are: a user may have
 /// the name of a server or of a state.
-const MESSAGES: [&str; 12] = [
+const MESSAGES: [&str; 13] = [
     "Err",
     "cause",
+    "commands",
     "failure",
     "listFailure",
     "message",

@@ -13,7 +13,7 @@ pub mod permissions;
 pub mod workloads;
 
 use super::header::ReportHeader;
-use super::text::{count, hanging};
+use super::text::{count, hanging, shell_word};
 use super::{Emphasis, Line, Verdict};
 use catalogue::{CheckGroup, CheckId};
 use serde::{Deserialize, Serialize};
@@ -21,6 +21,9 @@ use std::collections::BTreeSet;
 
 /// The beginning of a command that runs in the container of a process.
 const IN_POD: &str = "kubectl -n kube-system exec POD -- /bin/vsphere-cloud-controller-manager";
+
+/// The command that shows the Pods of cloud controller managers, one of which should hold the Lease.
+const SHOW_PODS: &str = "kubectl get pods -A -l component=cloud-controller-manager -o wide";
 
 /// Maximum number of characters of a message. Texts of guests, vCenter and NSX may be longer.
 const MESSAGE: usize = 1000;
@@ -73,8 +76,11 @@ pub struct CheckResult {
     pub subject: String,
     /// The finding, or the facts with which the check passes.
     pub message: String,
-    /// The remedies: commands, or steps in the vSphere Client. Empty for results without a finding.
+    /// The steps of the remedy in their order: commands, and sentences about commands or what to do elsewhere. Empty for
+    /// results without a finding.
     pub remedy: Vec<String>,
+    /// The steps that are commands for a shell.
+    pub commands: Vec<String>,
     /// The section about the check, such as `docs/checks.md#k04`.
     pub page: String,
     /// The check that this result waits for. The message names it, too.
@@ -100,6 +106,10 @@ pub enum CheckStatus {
 
 impl CheckResult {
     fn new(id: CheckId, status: CheckStatus, subject: &str, message: impl Into<String>) -> Self {
+        debug_assert!(
+            id.findings().contains(&status) || !matches!(status, CheckStatus::Warning | CheckStatus::Failed),
+            "{id} has no result {status:?}"
+        );
         let mut message = message.into();
         if let Some((end, _)) = message.char_indices().nth(MESSAGE) {
             message.truncate(end);
@@ -113,6 +123,7 @@ impl CheckResult {
             subject: subject.to_owned(),
             message,
             remedy: Vec::new(),
+            commands: Vec::new(),
             page: id.page(),
             needs: None,
         }
@@ -148,11 +159,28 @@ impl CheckResult {
         Self::new(id, CheckStatus::Incomplete, subject, reason)
     }
 
-    /// Adds a remedy.
+    /// Adds a sentence to the remedy.
     #[must_use]
-    pub fn with_remedy(mut self, remedy: impl Into<String>) -> Self {
-        self.remedy.push(remedy.into());
+    pub fn with_remedy(mut self, sentence: impl Into<String>) -> Self {
+        self.remedy.push(sentence.into());
         self
+    }
+
+    /// Adds a command to the remedy. It has to run in a shell as it is, but for the placeholders that `docs/checks.md`
+    /// explains.
+    #[must_use]
+    pub fn with_command(mut self, command: impl Into<String>) -> Self {
+        let command = command.into();
+        self.remedy.push(command.clone());
+        self.commands.push(command);
+        self
+    }
+
+    /// Adds the steps after which the kubelet registers this Node again, without the fields that never change.
+    fn with_registration(self, node: &str) -> Self {
+        self.with_command(format!("kubectl drain {node} --ignore-daemonsets --delete-emptydir-data"))
+            .with_command(format!("kubectl delete node {node}"))
+            .with_remedy("restart the kubelet on its host, which registers the Node again")
     }
 
     /// Whether the check passed, possibly with a warning, so that checks that depend on it apply.
@@ -172,14 +200,25 @@ impl CheckResult {
         let subject = if subject.is_empty() { String::new() } else { format!("{subject}: ") };
         let indent = " ".repeat(INDENT);
         let mut texts = hanging(&format!("  {symbol} {id} "), &format!("{subject}{prefix}{message}"), INDENT);
-        for remedy in &self.remedy {
-            texts.extend(hanging(&format!("{indent}→ "), remedy, INDENT + 2));
+        for step in &self.remedy {
+            match self.commands.contains(step) {
+                // A line break would make the command useless.
+                true => texts.push(format!("{indent}  {step}")),
+                false => texts.extend(hanging(&format!("{indent}→ "), step, INDENT + 2)),
+            }
         }
         if matches!(self.status, CheckStatus::Warning | CheckStatus::Failed) {
             texts.push(format!("{indent}{}", self.page));
         }
         texts.iter().map(|text| Line::new(emphasis, text)).collect()
     }
+}
+
+/// Returns the command that gives the account the role Read-only on everything in a vCenter. `user` is the user name of
+/// the account, if it is known.
+fn read_only(user: Option<&str>) -> String {
+    let account = user.map_or_else(|| "ACCOUNT".to_owned(), shell_word);
+    format!("govc permissions.set -principal {account} -role ReadOnly -propagate=true /")
 }
 
 /// Turns each result that needs another check into one that is not known, unless the other check shows the cause: it

@@ -93,6 +93,16 @@ fn broken(field: &str, first: &str, indent: usize) -> Vec<String> {
     lines
 }
 
+/// Quotes a word for a shell, if it needs quotes. Control characters become spaces.
+pub fn shell_word(word: &str) -> String {
+    let word = clean(word);
+    let is_plain = |char: char| char.is_ascii_alphanumeric() || "/._-:%@+=,".contains(char);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word;
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
 fn width(text: &str) -> usize {
     text.chars().count()
 }
@@ -117,6 +127,19 @@ mod tests {
             assert_eq!(duration(seconds), expected);
         }
         assert_eq!([count(1, "VM"), count(0, "VM"), count(12, "VM")], ["1 VM", "0 VMs", "12 VMs"]);
+    }
+
+    #[test]
+    fn words_for_a_shell_are_quoted_when_they_need_it() {
+        for (word, expected) in [
+            ("/dc-1/vm/k8s%2fa", "/dc-1/vm/k8s%2fa"),
+            ("/dc 1/vm", "'/dc 1/vm'"),
+            ("it's; rm", "'it'\\''s; rm'"),
+            ("a\nb", "'a b'"),
+            ("", "''"),
+        ] {
+            assert_eq!(shell_word(word), expected);
+        }
     }
 
     #[test]

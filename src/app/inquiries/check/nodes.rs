@@ -1,24 +1,29 @@
 //! Collects the facts about Nodes and their VMs.
 
 use crate::app::inquiries::Inquiries;
+use crate::app::inquiries::explain::zone_command;
 use crate::app::reports::check::nodes::{AddressDifference, FoundVm, NodeCheckFacts, NodeOwner, VmCheckFacts};
 use crate::clients::vim::MoRef;
 use crate::cloud::node::addresses;
 use crate::cloud::{InstanceMetadata, Presence, Unknown, node};
+use crate::providers::provider_id::BiosUuid;
 use crate::providers::vsphere::Provider;
 use crate::providers::vsphere::nodes::lookup::facts::facts_of;
 use crate::providers::vsphere::nodes::lookup::instance_cache::BoundVm;
 use crate::providers::vsphere::nodes::metadata::has_running_tools;
 use crate::providers::vsphere::vcenter::snapshot::{Freshness, PowerState, Snapshot, VmRecord};
 use k8s_openapi::api::core::v1::{Node, NodeAddress};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// Server and snapshot of each vCenter, by the instance UUID of the vCenter.
 type Inventories = HashMap<Arc<str>, (String, Arc<Snapshot>)>;
 
+/// The user name of the account of each vCenter, by host and port.
+pub(super) type Users = BTreeMap<String, String>;
+
 /// Returns the facts about all cached Nodes, or about the Node with this name.
-pub(super) fn facts(process: &Inquiries, name: Option<&str>) -> Vec<NodeCheckFacts> {
+pub(super) fn facts(process: &Inquiries, name: Option<&str>, users: &Users) -> Vec<NodeCheckFacts> {
     let Some(provider) = process.vsphere.provider() else { return Vec::new() };
     let mut inventories = Inventories::new();
     for vcenter in provider.inventories() {
@@ -26,10 +31,10 @@ pub(super) fn facts(process: &Inquiries, name: Option<&str>) -> Vec<NodeCheckFac
         inventories.insert(Arc::clone(&snapshot.instance_uuid), (vcenter.server().to_owned(), snapshot));
     }
     let nodes = process.nodes.list().filter(|node| name.is_none_or(|name| node::name(node) == name));
-    nodes.map(|node| of_node(&node, &provider, &inventories)).collect()
+    nodes.map(|node| of_node(&node, &provider, &inventories, users)).collect()
 }
 
-fn of_node(node: &Node, provider: &Provider, inventories: &Inventories) -> NodeCheckFacts {
+fn of_node(node: &Node, provider: &Provider, inventories: &Inventories, users: &Users) -> NodeCheckFacts {
     let name = node::name(node).to_owned();
     let Some(facts) = facts_of(node) else {
         return NodeCheckFacts {
@@ -37,23 +42,35 @@ fn of_node(node: &Node, provider: &Provider, inventories: &Inventories) -> NodeC
             owner: NodeOwner::Foreign { provider_id: node::provider_id(node).to_owned() },
             is_initialized: true,
             contradicting_uuids: None,
+            uuids: Vec::new(),
+            user: None,
             vm: VmCheckFacts::Pending { message: String::new() },
         };
     };
+    let spellings = |uuid: &BiosUuid| [uuid.to_string(), uuid.byte_swapped().to_string()];
     let uuids = facts.provider_id.as_ref().zip(facts.contradicting_uuid());
+    let vm = of_vm(node, provider, inventories);
+    let user = match (&vm, users.iter().next()) {
+        (VmCheckFacts::Found(vm), _) => users.get(&vm.server).cloned(),
+        // The VM may be in any vCenter.
+        (_, Some((_, user))) if users.len() == 1 => Some(user.clone()),
+        _ => None,
+    };
     NodeCheckFacts {
         name,
         owner: if facts.is_adoptable { NodeOwner::Adoptable } else { NodeOwner::Vsphere },
         is_initialized: facts.is_initialized,
-        contradicting_uuids: uuids.map(|(own, reported)| (own.to_string(), reported.to_string())),
-        vm: of_vm(node, provider, inventories),
+        contradicting_uuids: uuids.map(|(own, reported)| (own.to_string(), spellings(reported))),
+        uuids: facts.search_uuid().map(|uuid| spellings(uuid).to_vec()).unwrap_or_default(),
+        user,
+        vm,
     }
 }
 
 fn of_vm(node: &Node, provider: &Provider, inventories: &Inventories) -> VmCheckFacts {
     let has_no_match = provider.instance(node).is_some_and(|instance| instance.has_no_match);
     match provider.vm_of(node) {
-        Presence::Exists(vm) => VmCheckFacts::Found(Box::new(found(node, &vm, inventories))),
+        Presence::Exists(vm) => VmCheckFacts::Found(Box::new(found(node, &vm, provider, inventories))),
         Presence::Absent(proof) => VmCheckFacts::NoMatch { message: proof.to_string() },
         Presence::Unknown(Unknown { message, .. }) if has_no_match => VmCheckFacts::NoMatch { message },
         Presence::Unknown(Unknown { message, is_transient: true, .. }) => VmCheckFacts::Pending { message },
@@ -61,7 +78,7 @@ fn of_vm(node: &Node, provider: &Provider, inventories: &Inventories) -> VmCheck
     }
 }
 
-fn found(node: &Node, vm: &BoundVm, inventories: &Inventories) -> FoundVm {
+fn found(node: &Node, vm: &BoundVm, provider: &Provider, inventories: &Inventories) -> FoundVm {
     let inventory = inventories.get(&vm.location.vcenter);
     let record = inventory.and_then(|(_, snapshot)| snapshot.vms.get(&vm.location.vm));
     let is_live = inventory.is_some_and(|(_, snapshot)| snapshot.freshness == Freshness::Live);
@@ -86,6 +103,7 @@ fn found(node: &Node, vm: &BoundVm, inventories: &Inventories) -> FoundVm {
         address_difference: address_difference(node, &metadata.node_addresses),
         zone: metadata.zone,
         region: metadata.region,
+        zone_command: pending.as_ref().map(|unknown| zone_command(node, provider, unknown.reason)).unwrap_or_default(),
         pending: pending.map(|unknown| (unknown.reason, unknown.message)),
         notes: metadata.messages,
     }

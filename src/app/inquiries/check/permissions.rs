@@ -1,19 +1,25 @@
 //! The permissions that this process needs at the API server, and whether it has them.
 
+mod secure_port;
+
 use crate::app::inquiries::Inquiries;
-use crate::app::reports::check::CheckResult;
 use crate::app::reports::check::catalogue::CheckId;
-use crate::app::reports::check::permissions::{PermissionAnswer, PermissionFacts, RuleObjects, permissions};
+use crate::app::reports::check::permissions::{
+    PermissionAnswer, PermissionFacts, ReviewedAccount, RuleObjects, permissions,
+};
+use crate::app::reports::check::{CheckResult, CheckStatus};
 use crate::app::settings::Settings;
 use crate::app::shared_services::SharedServices;
 use crate::controllers::node_lifecycle::DeletionMode;
-use crate::kubernetes::permissions::{Permission, is_allowed};
+use crate::kubernetes::permissions::{Permission, is_allowed, user_name};
 use crate::providers::vsphere::config::{Config, Credentials, NsxLogin};
 use crate::providers::vsphere::login::credentials::source::SourceLocation;
 use futures::StreamExt as _;
 use futures::stream;
-use std::collections::BTreeSet;
+use secure_port::SecurePortPermissions;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
+use tokio::time::timeout;
 
 /// Maximum number of calls at the same time.
 pub(in crate::app::inquiries) const CALLS: usize = 2;
@@ -38,6 +44,8 @@ pub(in crate::app::inquiries) struct PermissionSettings {
     watches_services: bool,
     /// `--use-service-account-credentials`.
     has_own_accounts: bool,
+    /// The questions of the secure port; `None` without the port.
+    secure_port: Option<SecurePortPermissions>,
 }
 
 impl PermissionSettings {
@@ -51,6 +59,7 @@ impl PermissionSettings {
             deletes_nodes: settings.node_lifecycle.deletion == DeletionMode::Enforce,
             watches_services: parts.caches.services.is_some(),
             has_own_accounts: settings.generic.use_service_account_credentials,
+            secure_port: SecurePortPermissions::new(settings),
         }
     }
 }
@@ -60,24 +69,74 @@ impl PermissionSettings {
 struct NeededPermission {
     permission: Permission,
     consequence: Option<&'static str>,
+    /// The flag with the kubeconfig of the account; `None` for the account of this process.
+    kubeconfig_flag: Option<&'static str>,
 }
+
+/// The clients of the accounts, by the flags with their kubeconfigs.
+type ReviewClients = BTreeMap<Option<&'static str>, kube::Client>;
 
 /// Checks the permissions with a review for each.
 pub(super) async fn check(process: &Inquiries) -> Vec<CheckResult> {
-    if process.permissions.has_own_accounts {
-        return vec![own_accounts()];
+    let settings = &process.permissions;
+    let mut wanted = match settings.has_own_accounts {
+        true => Vec::new(),
+        false => needed(settings, &process.vsphere.cloud_config().config),
+    };
+    let mut clients = ReviewClients::from([(None, process.api_server.clone())]);
+    let mut results = Vec::new();
+    if let Some(port) = &settings.secure_port {
+        match timeout(LIMIT, port.clients(&process.api_server)).await {
+            Ok(Ok(of_kubeconfigs)) => {
+                clients.extend(of_kubeconfigs);
+                wanted.extend(port.needed());
+            }
+            Ok(Err(reason)) => results.push(CheckResult::incomplete(CheckId::K02, "", reason)),
+            Err(_) => {
+                let reason = "the kubeconfigs of the secure port were not read in time";
+                results.push(CheckResult::incomplete(CheckId::K02, "", reason));
+            }
+        }
     }
-    let needed = needed(&process.permissions, &process.vsphere.cloud_config().config);
+    let facts = review_all(process, &clients, &wanted).await;
+    results.extend(permissions(&facts));
+    if settings.has_own_accounts {
+        results.retain(|result| result.status != CheckStatus::Passed);
+        results.push(own_accounts());
+    }
+    results
+}
+
+/// Asks about each permission, and about the users that lack one.
+async fn review_all(process: &Inquiries, clients: &ReviewClients, wanted: &[NeededPermission]) -> Vec<PermissionFacts> {
     let mut facts = Vec::new();
-    let reviews = stream::iter(needed.clone()).map(|needed| review(process, needed)).buffered(CALLS).for_each(|fact| {
-        facts.push(fact);
-        std::future::ready(())
-    });
-    if tokio::time::timeout(TOTAL_LIMIT, reviews).await.is_err() {
+    let reviews = async {
+        let reviews = stream::iter(wanted.to_vec()).map(|needed| review(process, clients, needed)).buffered(CALLS);
+        reviews
+            .for_each(|fact| {
+                facts.push(fact);
+                std::future::ready(())
+            })
+            .await;
+    };
+    if timeout(TOTAL_LIMIT, reviews).await.is_err() {
         let reason = format!("the API server did not answer within {} s", TOTAL_LIMIT.as_secs());
-        add_unanswered(&mut facts, &needed, &reason);
+        add_unanswered(&mut facts, wanted, &reason);
     }
-    permissions(&facts)
+    let is_denied = |fact: &&PermissionFacts| fact.answer == PermissionAnswer::Denied;
+    let lacking: BTreeSet<Option<&str>> =
+        facts.iter().filter(is_denied).map(|fact| fact.account.kubeconfig_flag).collect();
+    let mut users = BTreeMap::new();
+    for (flag, client) in clients.iter().filter(|(flag, _)| lacking.contains(*flag)) {
+        // The semaphore is never closed.
+        let _turn = process.calls.acquire().await;
+        // Without the name, the command of the remedy has a placeholder.
+        users.insert(*flag, user_name(client, LIMIT).await.ok());
+    }
+    for fact in &mut facts {
+        fact.account.user = users.get(&fact.account.kubeconfig_flag).cloned().flatten();
+    }
+    facts
 }
 
 /// Adds the permissions without an answer. The answers have the order of `needed`.
@@ -99,6 +158,7 @@ impl NeededPermission {
             verb,
             objects: RuleObjects { group, resource, namespace, name },
             consequence: self.consequence,
+            account: ReviewedAccount { kubeconfig_flag: self.kubeconfig_flag, user: None },
             answer,
         }
     }
@@ -108,15 +168,17 @@ impl NeededPermission {
 fn own_accounts() -> CheckResult {
     let reason = "with --use-service-account-credentials each controller has a service account of its own, and the \
                   process asks only about itself";
-    let command = "kubectl auth can-i --list --as=system:serviceaccount:kube-system:node-controller; also for \
-                   route-controller and service-controller";
-    CheckResult::incomplete(CheckId::K02, "", reason).with_remedy(command)
+    let list = |account: &str| format!("kubectl auth can-i --list --as=system:serviceaccount:kube-system:{account}");
+    let result = CheckResult::incomplete(CheckId::K02, "", reason).with_remedy("an administrator sees them with:");
+    let accounts = ["node-controller", "route-controller", "service-controller"];
+    accounts.into_iter().fold(result, |result, account| result.with_command(list(account)))
 }
 
-async fn review(process: &Inquiries, needed: NeededPermission) -> PermissionFacts {
+async fn review(process: &Inquiries, clients: &ReviewClients, needed: NeededPermission) -> PermissionFacts {
+    let client = clients.get(&needed.kubeconfig_flag).unwrap_or(&process.api_server);
     // The semaphore is never closed.
     let _turn = process.calls.acquire().await;
-    let answer = match is_allowed(&process.api_server, &needed.permission, LIMIT).await {
+    let answer = match is_allowed(client, &needed.permission, LIMIT).await {
         Ok(true) => PermissionAnswer::Allowed,
         Ok(false) => PermissionAnswer::Denied,
         Err(reason) => PermissionAnswer::Unknown(reason),
@@ -199,7 +261,12 @@ impl PermissionList {
     fn add(&mut self, verbs: &[&str], object: [Option<&str>; 3], consequence: Option<&'static str>) {
         let [resource, namespace, name] = object.map(|text| text.map(str::to_owned));
         let resource = resource.unwrap_or_default();
-        let group = if resource == "leases" { COORDINATION } else { "" };
+        let group = match resource.as_str() {
+            "leases" => COORDINATION,
+            "tokenreviews" => "authentication.k8s.io",
+            "subjectaccessreviews" => "authorization.k8s.io",
+            _ => "",
+        };
         let (resource, subresource) = match resource.split_once('/') {
             Some((resource, subresource)) => (resource.to_owned(), Some(subresource.to_owned())),
             None => (resource, None),
@@ -214,6 +281,7 @@ impl PermissionList {
                 name: name.clone(),
             },
             consequence,
+            kubeconfig_flag: None,
         }));
     }
 }

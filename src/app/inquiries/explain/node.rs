@@ -8,14 +8,15 @@ pub(super) use sections::{address_text, found_by_text, lag_text, vm_section, vm_
 use super::completeness::nodes_gap;
 use super::{Explanation, not_known};
 use crate::app::inquiries::{DetachedSettings, Inquiries};
-use crate::cloud::{Presence, node};
+use crate::cloud::{Presence, Reason, node};
+use crate::providers::vsphere::Provider;
 use crate::providers::vsphere::nodes::lookup::contest::is_called_rather;
 use crate::providers::vsphere::nodes::lookup::facts::facts_of;
 use crate::providers::vsphere::nodes::lookup::instance_cache::{BoundVm, CachedInstance};
 use crate::providers::vsphere::nodes::reports::{NodeVmReport, VmReport};
 use crate::providers::vsphere::reason;
 use crate::runtime::queue::KeyState;
-use advice::RivalNode;
+use advice::{AdviceInputs, RivalNode};
 use k8s_openapi::api::core::v1::Node;
 use sections::{NextAttempt, NodeInquiry};
 use std::collections::BTreeMap;
@@ -83,6 +84,18 @@ pub(super) fn explain(process: &Inquiries, name: &str) -> Result<Explanation, Ve
         is_detached: process.detached.is_some(),
     };
     Ok(inquiry.explanation())
+}
+
+/// Returns the command that gives the VM of this Node zone and region, if this reason says that it has none; otherwise an
+/// empty text.
+pub(in crate::app::inquiries) fn zone_command(node: &Node, provider: &Provider, reason: Reason) -> String {
+    if ![reason::NoZoneTags, reason::InvalidTagName].contains(&reason) {
+        return String::new();
+    }
+    let zone = provider.node_report(node).zone;
+    let inputs =
+        AdviceInputs { node: node::name(node), vm: None, uuid: None, zone: zone.as_ref(), rivals: &[], server: None };
+    inputs.advice(reason).fix
 }
 
 /// For each address, some of the Nodes whose VM reports it.

@@ -425,7 +425,7 @@ mod tests {
         ] {
             assert_eq!(standing(&facts, None), (state, summary.to_owned()));
         }
-        let off = unknown("worker-7", "the cloud provider has no routes");
+        let off = not_known(subject("worker-7"), "the cloud provider has no routes");
         assert_eq!(
             (off.state, off.summary.as_str()),
             (SubjectState::Unknown, "not known: the cloud provider has no routes")

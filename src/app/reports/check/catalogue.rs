@@ -1,5 +1,6 @@
 //! Pure: the table of all checks. Each check has a section in `docs/checks.md`.
 
+use super::CheckStatus;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -65,43 +66,53 @@ pub enum CheckGroup {
     Nsx,
 }
 
-/// All checks in the order of the report, each with its group and title.
-pub const CHECKS: [(CheckId, CheckGroup, &str); 35] = [
-    (CheckId::K02, CheckGroup::Kubernetes, "the service account has all permissions"),
-    (CheckId::K04, CheckGroup::Kubernetes, "one process holds the Lease and renews it"),
-    (CheckId::K05, CheckGroup::Kubernetes, "no second cloud controller manager runs"),
-    (CheckId::K07, CheckGroup::Kubernetes, "the Pods of the program run"),
-    (CheckId::K09, CheckGroup::Kubernetes, "kubelets run with --cloud-provider=external"),
-    (CheckId::K10, CheckGroup::Kubernetes, "no Node belongs to another cloud provider"),
-    (CheckId::C01, CheckGroup::Configuration, "vsphere.conf has no errors"),
-    (CheckId::C02, CheckGroup::Configuration, "the configuration in effect is that of the file"),
-    (CheckId::C03, CheckGroup::Configuration, "each key of vsphere.conf has an effect"),
-    (CheckId::C05, CheckGroup::Configuration, "there are credentials for each server"),
-    (CheckId::C07, CheckGroup::Configuration, "the configured datacenters exist"),
-    (CheckId::C08, CheckGroup::Configuration, "the configured networks and subnets are those of VMs"),
-    (CheckId::N01, CheckGroup::Network, "the host name of each vCenter is resolved"),
-    (CheckId::N02, CheckGroup::Network, "each vCenter answers"),
-    (CheckId::N03, CheckGroup::Network, "the certificate of each server is verified"),
-    (CheckId::N04, CheckGroup::Network, "no certificate expires soon"),
-    (CheckId::N05, CheckGroup::Network, "each configured server is a vCenter"),
-    (CheckId::A02, CheckGroup::Account, "logins are not paused"),
-    (CheckId::A03, CheckGroup::Account, "each vCenter accepts the login"),
-    (CheckId::P01, CheckGroup::Account, "the account reads the root folder and the datacenters"),
-    (CheckId::P02, CheckGroup::Account, "the account reads the VM of each Node and the objects above it"),
-    (CheckId::P04, CheckGroup::Account, "the account reads the tags of zones and regions"),
-    (CheckId::V01, CheckGroup::Nodes, "the VM of each Node is found"),
-    (CheckId::V02, CheckGroup::Nodes, "the provider ID of each Node names the VM on which the Node runs"),
-    (CheckId::V05, CheckGroup::Nodes, "VMware Tools runs in each VM"),
-    (CheckId::V06, CheckGroup::Nodes, "each VM reports addresses that the rules allow"),
-    (CheckId::Z02, CheckGroup::Nodes, "each VM has a zone and a region"),
-    (CheckId::D01, CheckGroup::Nodes, "Nodes whose VMs are gone are deleted, within the limits"),
-    (CheckId::X01, CheckGroup::Nsx, "NSX answers, and its certificate is verified"),
-    (CheckId::X02, CheckGroup::Nsx, "NSX accepts the login"),
-    (CheckId::X03, CheckGroup::Nsx, "the account lists each kind of object in NSX"),
-    (CheckId::X04, CheckGroup::Nsx, "each object of NSX that vsphere.conf names exists once"),
-    (CheckId::X05, CheckGroup::Nsx, "addresses and capacity are left"),
-    (CheckId::X06, CheckGroup::Nsx, "the cluster has a name of its own in NSX"),
-    (CheckId::X07, CheckGroup::Nsx, "no load balancer or route is held, and none is left over"),
+/// The findings of a check that warns and fails.
+const BOTH: &[CheckStatus] = &[CheckStatus::Warning, CheckStatus::Failed];
+
+/// The findings of a check that never warns.
+const FAILURES: &[CheckStatus] = &[CheckStatus::Failed];
+
+/// The findings of a check that never fails.
+const WARNINGS: &[CheckStatus] = &[CheckStatus::Warning];
+
+/// All checks in the order of the report, each with its group, its possible findings and its title. Each check can
+/// pass, does not apply in some cluster, or is not known to some process.
+pub const CHECKS: [(CheckId, CheckGroup, &[CheckStatus], &str); 35] = [
+    (CheckId::K02, CheckGroup::Kubernetes, BOTH, "the service account has all permissions"),
+    (CheckId::K04, CheckGroup::Kubernetes, BOTH, "one process holds the Lease and renews it"),
+    (CheckId::K05, CheckGroup::Kubernetes, BOTH, "no second cloud controller manager runs"),
+    (CheckId::K07, CheckGroup::Kubernetes, BOTH, "the Pods of the program run"),
+    (CheckId::K09, CheckGroup::Kubernetes, BOTH, "kubelets run with --cloud-provider=external"),
+    (CheckId::K10, CheckGroup::Kubernetes, BOTH, "no Node belongs to another cloud provider"),
+    (CheckId::C01, CheckGroup::Configuration, FAILURES, "vsphere.conf has no errors"),
+    (CheckId::C02, CheckGroup::Configuration, FAILURES, "the configuration in effect is that of the file"),
+    (CheckId::C03, CheckGroup::Configuration, WARNINGS, "each key of vsphere.conf has an effect"),
+    (CheckId::C05, CheckGroup::Configuration, FAILURES, "there are credentials for each server"),
+    (CheckId::C07, CheckGroup::Configuration, FAILURES, "the configured datacenters exist"),
+    (CheckId::C08, CheckGroup::Configuration, BOTH, "the configured networks and subnets are those of VMs"),
+    (CheckId::N01, CheckGroup::Network, FAILURES, "the host name of each vCenter is resolved"),
+    (CheckId::N02, CheckGroup::Network, FAILURES, "each vCenter answers"),
+    (CheckId::N03, CheckGroup::Network, BOTH, "the certificate of each server is verified"),
+    (CheckId::N04, CheckGroup::Network, BOTH, "no certificate expires soon"),
+    (CheckId::N05, CheckGroup::Network, FAILURES, "each configured server is a vCenter"),
+    (CheckId::A02, CheckGroup::Account, FAILURES, "logins are not paused"),
+    (CheckId::A03, CheckGroup::Account, BOTH, "each vCenter accepts the login"),
+    (CheckId::P01, CheckGroup::Account, BOTH, "the account reads the root folder and the datacenters"),
+    (CheckId::P02, CheckGroup::Account, FAILURES, "the account reads the VM of each Node and the objects above it"),
+    (CheckId::P04, CheckGroup::Account, FAILURES, "the account reads the tags of zones and regions"),
+    (CheckId::V01, CheckGroup::Nodes, FAILURES, "the VM of each Node is found"),
+    (CheckId::V02, CheckGroup::Nodes, BOTH, "the provider ID of each Node names the VM on which the Node runs"),
+    (CheckId::V05, CheckGroup::Nodes, BOTH, "VMware Tools runs in each VM"),
+    (CheckId::V06, CheckGroup::Nodes, BOTH, "each VM reports addresses that the rules allow"),
+    (CheckId::Z02, CheckGroup::Nodes, BOTH, "each VM has a zone and a region"),
+    (CheckId::D01, CheckGroup::Nodes, BOTH, "Nodes whose VMs are gone are deleted, within the limits"),
+    (CheckId::X01, CheckGroup::Nsx, BOTH, "NSX answers, and its certificate is verified"),
+    (CheckId::X02, CheckGroup::Nsx, BOTH, "NSX accepts the login"),
+    (CheckId::X03, CheckGroup::Nsx, FAILURES, "the account lists each kind of object in NSX"),
+    (CheckId::X04, CheckGroup::Nsx, BOTH, "each object of NSX that vsphere.conf names exists once"),
+    (CheckId::X05, CheckGroup::Nsx, BOTH, "addresses and capacity are left"),
+    (CheckId::X06, CheckGroup::Nsx, BOTH, "the cluster has a name of its own in NSX"),
+    (CheckId::X07, CheckGroup::Nsx, BOTH, "no load balancer or route is held, and none is left over"),
 ];
 
 impl CheckGroup {
@@ -119,19 +130,23 @@ impl CheckGroup {
 }
 
 impl CheckId {
-    fn row(self) -> Option<(CheckGroup, &'static str)> {
-        let row = CHECKS.iter().find(|(id, ..)| *id == self);
-        row.map(|(_, group, title)| (*group, *title))
+    fn row(self) -> Option<&'static (CheckId, CheckGroup, &'static [CheckStatus], &'static str)> {
+        CHECKS.iter().find(|(id, ..)| *id == self)
     }
 
     /// Returns the title.
     pub fn title(self) -> &'static str {
-        self.row().map_or("", |(_, title)| title)
+        self.row().map_or("", |(.., title)| title)
     }
 
     /// Returns the group.
     pub fn group(self) -> CheckGroup {
-        self.row().map_or(CheckGroup::Kubernetes, |(group, _)| group)
+        self.row().map_or(CheckGroup::Kubernetes, |(_, group, ..)| *group)
+    }
+
+    /// Returns the findings that the check can have.
+    pub fn findings(self) -> &'static [CheckStatus] {
+        self.row().map_or(BOTH, |(_, _, findings, _)| findings)
     }
 
     /// Returns the page and the anchor of the section about the check.
@@ -159,11 +174,14 @@ mod tests {
         let sections: Vec<&str> = TEXT.split("\n## ").skip(1).collect();
         let headings: Vec<&str> = sections.iter().filter_map(|section| section.lines().next()).collect();
         assert_eq!(headings, ids, "in the order of the report");
-        for (section, (id, _, title)) in sections.iter().zip(CHECKS) {
+        for (section, (id, _, findings, title)) in sections.iter().zip(CHECKS) {
             let text = section.to_lowercase().replace('`', "");
             let title = title.to_lowercase();
             assert!(text.contains(&title), "{id}: the section does not contain {title:?}");
             assert!(section.contains("Remedy"), "{id}: the section has no remedy");
+            for (status, told) in [(CheckStatus::Warning, "never warns"), (CheckStatus::Failed, "never fails")] {
+                assert_eq!(section.contains(told), !findings.contains(&status), "{id}: {told}");
+            }
         }
         assert_eq!(CheckId::K04.page(), "docs/checks.md#k04");
     }
@@ -173,7 +191,7 @@ mod tests {
         let ids: BTreeSet<CheckId> = CHECKS.iter().map(|(id, ..)| *id).collect();
         assert_eq!(ids.len(), CHECKS.len());
         assert!(CHECKS.is_sorted_by_key(|(id, ..)| *id), "the order of the enumeration is the order of the report");
-        let mut groups: Vec<CheckGroup> = CHECKS.iter().map(|(_, group, _)| *group).collect();
+        let mut groups: Vec<CheckGroup> = CHECKS.iter().map(|(_, group, ..)| *group).collect();
         groups.dedup();
         assert_eq!(groups.len(), 6, "each group is in one place: {groups:?}");
         // The serialized id is the text of the id.

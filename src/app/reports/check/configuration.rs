@@ -4,6 +4,7 @@ use super::catalogue::CheckId;
 use super::{CheckResult, IN_POD};
 use crate::app::reports::status::ConfigurationStatus;
 use crate::app::reports::text::count;
+use crate::app::reports::text::shell_word;
 use crate::providers::vsphere::nodes::metadata::addresses::rule_matches::UnmatchedRules;
 
 /// Maximum number of warnings about the file that are named.
@@ -27,6 +28,21 @@ pub struct CredentialFacts {
     pub subject: String,
     /// The state of the sources.
     pub state: CredentialSourceState,
+    /// The Secret that may have the credentials; `None` if they are elsewhere.
+    pub secret: Option<SecretFacts>,
+}
+
+/// A Secret with the credentials for a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SecretFacts {
+    /// The namespace.
+    pub namespace: String,
+    /// The name.
+    pub name: String,
+    /// The key of the user name, such as `vc.example.com.username`.
+    pub user_key: String,
+    /// The key of the password.
+    pub password_key: String,
 }
 
 /// The state of the sources of credentials.
@@ -46,13 +62,12 @@ pub enum CredentialSourceState {
 pub fn file(facts: &ConfigurationFacts) -> Vec<CheckResult> {
     let mut results = Vec::new();
     let ConfigurationFacts { status, rejected_parts, notices } = facts;
-    let lint = format!("{IN_POD} config-lint FILE lists all errors");
     for (part, error) in rejected_parts {
         let message = format!("this part of vsphere.conf is turned off: {error}");
-        results.push(CheckResult::failed(CheckId::C01, part, message).with_remedy(lint.as_str()));
+        results.push(with_lint(CheckResult::failed(CheckId::C01, part, message)));
     }
     if let Some(errors) = &status.refused {
-        results.push(CheckResult::failed(CheckId::C01, "vsphere.conf", errors).with_remedy(lint.as_str()));
+        results.push(with_lint(CheckResult::failed(CheckId::C01, "vsphere.conf", errors)));
     }
     if results.is_empty() {
         results.push(CheckResult::passed(CheckId::C01, "", "vsphere.conf has no errors"));
@@ -67,10 +82,10 @@ pub fn file(facts: &ConfigurationFacts) -> Vec<CheckResult> {
                 .with_remedy("correct the errors of C01; the file is read again")
         }
     });
-    results.extend(notices.iter().take(NAMED).map(|notice| CheckResult::warning(CheckId::C03, "", notice)));
+    results.extend(notices.iter().take(NAMED).map(|notice| unused_key(notice)));
     if notices.len() > NAMED {
         let message = format!("and {} more warnings, which config-lint lists", notices.len() - NAMED);
-        results.push(CheckResult::warning(CheckId::C03, "", message).with_remedy(lint.as_str()));
+        results.push(with_lint(CheckResult::warning(CheckId::C03, "", message)));
     }
     if notices.is_empty() {
         results.push(CheckResult::passed(CheckId::C03, "", "there are no warnings about vsphere.conf"));
@@ -78,18 +93,57 @@ pub fn file(facts: &ConfigurationFacts) -> Vec<CheckResult> {
     results
 }
 
+/// Adds the command that lists the errors and warnings of a file.
+fn with_lint(result: CheckResult) -> CheckResult {
+    result
+        .with_remedy("correct the file; this lists all errors and warnings:")
+        .with_command(format!("{IN_POD} config-lint FILE"))
+}
+
+/// Returns the warning about a key of the file that has no effect.
+pub(super) fn unused_key(notice: &str) -> CheckResult {
+    CheckResult::warning(CheckId::C03, "", notice)
+        .with_remedy("rename or remove the key: docs/configuration.md has all keys")
+}
+
+/// Adds the commands that store credentials in a Secret. The password is in no history of a shell.
+fn with_secret(result: CheckResult, secret: &SecretFacts) -> CheckResult {
+    let SecretFacts { namespace, name, user_key, password_key } = secret;
+    let create = format!(
+        "printf %s \"$PASSWORD\" | kubectl -n {namespace} create secret generic {name} \
+         --from-literal={user_key}=\"$ACCOUNT\" --from-file={password_key}=/dev/stdin",
+        namespace = shell_word(namespace),
+        name = shell_word(name),
+    );
+    let patch =
+        format!("kubectl -n {} patch secret {} --patch-file=/dev/stdin", shell_word(namespace), shell_word(name));
+    result
+        .with_remedy("enter the user name and the password of the server, spelled as in vsphere.conf:")
+        .with_command("read -rp 'User name: ' ACCOUNT; read -rsp 'Password: ' PASSWORD")
+        .with_remedy("if the Secret does not exist:")
+        .with_command(&create)
+        .with_remedy("if it exists, so that its other keys stay:")
+        .with_command(format!("{create} --dry-run=client -o json | {patch}"))
+}
+
 /// Checks the sources of credentials of one server.
 pub fn credentials(facts: &CredentialFacts) -> CheckResult {
     const ID: CheckId = CheckId::C05;
-    let CredentialFacts { subject, state } = facts;
+    let CredentialFacts { subject, state, secret } = facts;
     match state {
         CredentialSourceState::Ready(origins) => CheckResult::passed(ID, subject, origins.join(", then ")),
         CredentialSourceState::Pending(reason) => CheckResult::incomplete(ID, subject, reason),
         CredentialSourceState::Unreadable(reason) => CheckResult::failed(ID, subject, reason).with_remedy(
             "a Secret: let the service account get and watch it; a directory: let the user of the process read it",
         ),
-        CredentialSourceState::Missing(reason) => CheckResult::failed(ID, subject, reason)
-            .with_remedy("add user name and password of the server, spelled as in vsphere.conf, to the source"),
+        CredentialSourceState::Missing(reason) => {
+            let result = CheckResult::failed(ID, subject, reason);
+            match secret {
+                Some(secret) => with_secret(result, secret),
+                None => result
+                    .with_remedy("add user name and password of the server, spelled as in vsphere.conf, to the source"),
+            }
+        }
     }
 }
 
@@ -123,11 +177,11 @@ pub fn address_rules(unmatched: &UnmatchedRules, has_rules: bool) -> Vec<CheckRe
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::app::reports::check::CheckStatus;
 
-    fn facts() -> ConfigurationFacts {
+    pub(in crate::app::reports::check) fn facts() -> ConfigurationFacts {
         let status =
             ConfigurationStatus { generation: 6, read: "2026-11-24T03:12:40Z".parse().unwrap(), refused: None };
         ConfigurationFacts { status, rejected_parts: Vec::new(), notices: Vec::new() }
@@ -173,9 +227,9 @@ mod tests {
     fn the_remedy_for_an_error_is_a_command_that_runs_in_the_pod() {
         let mut facts = facts();
         facts.status.refused = Some("vsphere.conf:4: expected a number".to_owned());
-        let remedy = file(&facts).remove(0).remedy;
+        let commands = file(&facts).remove(0).commands;
         let command = "kubectl -n kube-system exec POD -- /bin/vsphere-cloud-controller-manager config-lint FILE";
-        assert!(remedy[0].starts_with(command), "{remedy:?}");
+        assert_eq!(commands, [command]);
     }
 
     #[test]
@@ -216,7 +270,7 @@ mod tests {
             (CredentialSourceState::Missing("no key".to_owned()), CheckStatus::Failed, "no key"),
         ];
         for (state, status, message) in table {
-            let result = credentials(&CredentialFacts { subject: "vCenter a:443".to_owned(), state });
+            let result = credentials(&CredentialFacts { subject: "vCenter a:443".to_owned(), state, secret: None });
             assert_eq!((result.status, result.message.as_str()), (status, message));
             assert_eq!(result.remedy.is_empty(), status != CheckStatus::Failed);
         }

@@ -1,14 +1,17 @@
 //! Pure: the checks of the connection to one vCenter: network, TLS, login, permissions and tags.
 
 use super::catalogue::CheckId;
-use super::{CheckResult, CheckStatus};
+use super::{CheckResult, CheckStatus, read_only};
 use crate::app::reports::status::{PauseStatus, VcenterStatus};
-use crate::app::reports::text::{count, duration};
+use crate::app::reports::text::{count, duration, shell_word};
 use crate::providers::vsphere::vcenter::AccountReads;
 use crate::providers::vsphere::vcenter::snapshot::ConnectionStep;
 use jiff::Timestamp;
 
 const DAY: u64 = 24 * 60 * 60;
+
+/// The sentence before a command about the network.
+const ON_HOST: &str = "on the host of this process:";
 
 /// Time before the expiry of a certificate from which on the check warns.
 const WARNING: u64 = 30 * DAY;
@@ -41,6 +44,8 @@ pub struct VcenterFacts {
     pub account: Option<AccountReads>,
     /// Whether `vsphere.conf` has tag categories of zones and regions.
     pub has_zones: bool,
+    /// The user name of the account, if it has one.
+    pub user: Option<String>,
 }
 
 impl VcenterFacts {
@@ -95,11 +100,11 @@ pub fn vcenter(facts: &VcenterFacts, time: Timestamp) -> Vec<CheckResult> {
     let (host, port) = facts.host_and_port();
     let mut resolution = facts.step(CheckId::N01, ConnectionStep::Resolution, "resolved, by this host or by the proxy");
     if resolution.status == CheckStatus::Failed {
-        resolution = resolution.with_remedy(format!("on the host of this process: getent hosts {host}"));
+        resolution = resolution.with_remedy(ON_HOST).with_command(format!("getent hosts {}", shell_word(host)));
     }
     let mut network = facts.step(CheckId::N02, ConnectionStep::Network, "answers");
     if network.status == CheckStatus::Failed {
-        network = network.with_remedy(format!("on the host of this process: nc -vz {host} {port}"));
+        network = with_connection(network, host, port);
     }
     let trust = trust(facts);
     let expiry = expiry(&facts.subject(), status.certificate_expiry, time, CheckId::N03);
@@ -114,14 +119,21 @@ pub fn vcenter(facts: &VcenterFacts, time: Timestamp) -> Vec<CheckResult> {
     vec![resolution, network, trust, expiry, product, pause, login, datacenters, root, tags]
 }
 
+/// Adds the command that tests a connection.
+pub(super) fn with_connection(result: CheckResult, host: &str, port: &str) -> CheckResult {
+    result.with_remedy(ON_HOST).with_command(format!("nc -vz {} {}", shell_word(host), shell_word(port)))
+}
+
 fn trust(facts: &VcenterFacts) -> CheckResult {
     const ID: CheckId = CheckId::N03;
     let status = &facts.status;
     let result = facts.step(ID, ConnectionStep::Certificate, "the certificate is verified");
     if result.status == CheckStatus::Failed {
-        return result.with_remedy(format!("govc about.cert -k -thumbprint -u {}", status.server)).with_remedy(
-            "set ca-file to the CA of the certificate, or thumbprint to the thumbprint that you verified",
-        );
+        return result
+            .with_command(format!("govc about.cert -k -thumbprint -u {}", shell_word(&status.server)))
+            .with_remedy(
+                "set ca-file to the CA of the certificate, or thumbprint to the thumbprint that you verified",
+            );
     }
     match status.is_certificate_verified {
         true => result,
@@ -161,10 +173,12 @@ pub(super) fn login_pause(subject: &str, pause: Option<&PauseStatus>) -> CheckRe
     let Some(pause) = pause else { return CheckResult::passed(ID, subject, "logins are not paused") };
     let PauseStatus { until, cause, reset_command } = pause;
     let message = format!("logins are paused until {until}, so that the account is not locked: {cause}");
-    let reset = reset_command.as_deref().unwrap_or("restart this process");
-    CheckResult::failed(ID, subject, message)
-        .with_remedy("correct the credentials of C05, or unlock the account; new credentials are tried at once")
-        .with_remedy(format!("to retry before the end, once they are correct: {reset}"))
+    let result = CheckResult::failed(ID, subject, message)
+        .with_remedy("correct the credentials of C05, or unlock the account; new credentials are tried at once");
+    match reset_command {
+        Some(command) => result.with_remedy("once they are correct, to retry before the end:").with_command(command),
+        None => result.with_remedy("once they are correct, to retry before the end: restart this process"),
+    }
 }
 
 fn login(facts: &VcenterFacts) -> CheckResult {
@@ -173,8 +187,7 @@ fn login(facts: &VcenterFacts) -> CheckResult {
     let credentials = "correct user name and password in the source that C05 names";
     // The login worked, and the first reads did not, so nothing is current.
     if facts.failed_step == Some(ConnectionStep::Reads) {
-        return CheckResult::failed(ID, &subject, facts.failure())
-            .with_remedy("govc permissions.set -principal ACCOUNT -role ReadOnly -propagate=true /");
+        return CheckResult::failed(ID, &subject, facts.failure()).with_command(read_only(facts.user.as_deref()));
     }
     let age = status.session_age_seconds.map(|age| format!(", session {}", duration(age))).unwrap_or_default();
     let result = facts.step(ID, ConnectionStep::Login, &format!("logged in{age}"));
@@ -198,7 +211,7 @@ fn account(facts: &VcenterFacts, login: &CheckResult) -> [CheckResult; 2] {
     let Some(account) = &facts.account else {
         return IDS.map(|id| CheckResult::incomplete(id, &subject, "vCenter did not answer in time"));
     };
-    let read_only = "govc permissions.set -principal ACCOUNT -role ReadOnly -propagate=true /";
+    let read_only = read_only(facts.user.as_deref());
     let (datacenters, root) = match (&account.datacenters, &account.reads_root) {
         (Err(reason), _) => (
             CheckResult::incomplete(CheckId::C07, &subject, reason),
@@ -206,7 +219,7 @@ fn account(facts: &VcenterFacts, login: &CheckResult) -> [CheckResult; 2] {
         ),
         (Ok(0), _) => (
             CheckResult::needs(CheckId::C07, &subject, CheckId::P01),
-            CheckResult::failed(CheckId::P01, &subject, "the account sees no datacenter").with_remedy(read_only),
+            CheckResult::failed(CheckId::P01, &subject, "the account sees no datacenter").with_command(read_only),
         ),
         (Ok(number), root) => (named_datacenters(&subject, *number, account), root_folder(&subject, root, read_only)),
     };
@@ -225,14 +238,14 @@ fn named_datacenters(subject: &str, number: usize, account: &AccountReads) -> Ch
     }
 }
 
-fn root_folder(subject: &str, reads_root: &Result<Option<bool>, String>, remedy: &str) -> CheckResult {
+fn root_folder(subject: &str, reads_root: &Result<Option<bool>, String>, command: String) -> CheckResult {
     const ID: CheckId = CheckId::P01;
     match reads_root {
         Ok(Some(true)) => CheckResult::passed(ID, subject, "the account reads the root folder"),
         Ok(Some(false)) => {
             let message = "the account has no System.Read on the root folder, so it may not see every folder: a VM that \
                            is registered again in a hidden folder looks destroyed";
-            CheckResult::warning(ID, subject, message).with_remedy(remedy)
+            CheckResult::warning(ID, subject, message).with_command(command)
         }
         Ok(None) => CheckResult::incomplete(ID, subject, "vCenter does not tell the permissions of the session"),
         Err(reason) => CheckResult::incomplete(ID, subject, reason),
@@ -259,4 +272,4 @@ fn tags(facts: &VcenterFacts, login: &CheckResult) -> CheckResult {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -1,13 +1,16 @@
 //! Pure: the checks of the Lease and of the kubelets of the Nodes.
 
-use super::CheckResult;
 use super::catalogue::CheckId;
 use super::nodes::{NodeCheckFacts, NodeOwner, VmCheckFacts, summarized};
+use super::{CheckResult, SHOW_PODS};
 use crate::app::reports::status::{DEFAULT_LEASE_DURATION, ElectionStatus};
 use crate::app::reports::text::{count, duration};
 
 /// Prefix of the provider IDs that the controller inside K3s and RKE2 writes.
 const K3S: &str = "k3s://";
+
+/// Name of the taint that starts an initialization.
+const TAINT: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 
 /// Checks the Lease. `failure` is the reason why this process does not renew it in time, if it leads.
 pub fn lease(election: Option<&ElectionStatus>, leads: bool, failure: Option<&str>) -> CheckResult {
@@ -23,7 +26,7 @@ pub fn lease(election: Option<&ElectionStatus>, leads: bool, failure: Option<&st
     // The record of a released Lease has a duration of one second.
     let is_read = election.read_age_seconds.is_some_and(|age| age <= limit.max(DEFAULT_LEASE_DURATION));
     match (holder, failure) {
-        (_, Some(failure)) => CheckResult::failed(ID, &subject, failure).with_remedy(show),
+        (_, Some(failure)) => CheckResult::failed(ID, &subject, failure).with_command(show),
         (Some(_), None) if leads => CheckResult::passed(ID, &subject, "this process holds and renews it"),
         (_, None) if !is_read => {
             let message = match election.read_age_seconds {
@@ -34,13 +37,13 @@ pub fn lease(election: Option<&ElectionStatus>, leads: bool, failure: Option<&st
         }
         (None, None) => {
             let message = "it has no holder, so no process writes to Nodes";
-            CheckResult::failed(ID, &subject, message).with_remedy(show)
+            CheckResult::failed(ID, &subject, message).with_command(SHOW_PODS)
         }
         (Some(holder), None) if !is_renewed => {
             let age = duration(election.renewal_age_seconds.unwrap_or_default());
             let message =
                 format!("held by {holder}, which has not renewed it for {age}, so no process writes to Nodes");
-            CheckResult::failed(ID, &subject, message).with_remedy(show)
+            CheckResult::failed(ID, &subject, message).with_command(show)
         }
         (Some(holder), None) => CheckResult::passed(ID, &subject, format!("held by {holder}")),
     }
@@ -62,16 +65,20 @@ pub fn external_kubelets(nodes: &[NodeCheckFacts], adopts: bool, is_deep: bool) 
 fn untainted(node: &NodeCheckFacts) -> CheckResult {
     let name = &node.name;
     let subject = format!("Node {name}");
-    let message = "it was registered without the taint node.cloudprovider.kubernetes.io/uninitialized and has no \
-                   provider ID, so it is never initialized: its kubelet runs without --cloud-provider=external";
+    let message = format!(
+        "it was registered without the taint {TAINT} and has no provider ID, so it is never initialized: its kubelet \
+         runs without --cloud-provider=external"
+    );
     if matches!(node.vm, VmCheckFacts::NoMatch { .. }) {
         let message =
             format!("{message}. No vCenter has a VM of this Node; if it is no VM of vSphere, nothing is wrong");
-        return CheckResult::warning(CheckId::K09, &subject, message);
+        return CheckResult::warning(CheckId::K09, &subject, message)
+            .with_remedy("if it is a VM of vSphere: see docs/reasons.md#vmnotfound");
     }
     CheckResult::failed(CheckId::K09, &subject, message)
-        .with_remedy(format!("set --cloud-provider=external for the kubelet, then: kubectl delete node {name}"))
-        .with_remedy("restart the kubelet, which registers the Node again; or use --adopt-untainted-nodes")
+        .with_remedy("set --cloud-provider=external for the kubelet and restart it; then start the initialization:")
+        .with_command(format!("kubectl taint node {name} {TAINT}=true:NoSchedule"))
+        .with_remedy("or use --adopt-untainted-nodes")
 }
 
 /// Checks for Nodes that another cloud provider initialized.
@@ -84,12 +91,16 @@ pub fn foreign_nodes(nodes: &[NodeCheckFacts], is_deep: bool) -> Vec<CheckResult
         Some(match provider_id.starts_with(K3S) {
             true => CheckResult::failed(ID, &subject, message)
                 .with_remedy(
-                    "start K3s or RKE2 with --disable-cloud-controller and --kubelet-arg=cloud-provider=external",
+                    "start K3s or RKE2 with --disable-cloud-controller and --kubelet-arg=cloud-provider=external; then \
+                     register the Node again:",
                 )
-                .with_remedy(format!(
-                    "kubectl drain {name}; kubectl delete node {name}; restart the agent on the host"
-                )),
-            false => CheckResult::warning(ID, &subject, message),
+                .with_registration(name),
+            false => CheckResult::warning(ID, &subject, message)
+                .with_remedy(
+                    "if it is a VM of vSphere: turn off the other cloud controller manager, then register the Node \
+                     again:",
+                )
+                .with_registration(name),
         })
     };
     let findings: Vec<CheckResult> = nodes.iter().filter_map(finding).collect();
@@ -98,4 +109,4 @@ pub fn foreign_nodes(nodes: &[NodeCheckFacts], is_deep: bool) -> Vec<CheckResult
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

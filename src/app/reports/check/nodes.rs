@@ -1,7 +1,7 @@
 //! Pure: the checks of the Nodes and their VMs, and of the deletion of Nodes.
 
 use super::catalogue::CheckId;
-use super::{CheckResult, CheckStatus, IN_POD};
+use super::{CheckResult, CheckStatus, IN_POD, read_only};
 use crate::app::reports::status::{DeletionStatus, HeldObject};
 use crate::app::reports::text::count;
 use crate::cloud::Reason;
@@ -27,11 +27,18 @@ pub struct NodeCheckFacts {
     pub owner: NodeOwner,
     /// Whether the Node has a provider ID and no taint, and no other VM may be behind it.
     pub is_initialized: bool,
-    /// The provider ID and the UUID that the kubelet reports, if they differ.
-    pub contradicting_uuids: Option<(String, String)>,
+    /// The UUID of the provider ID and that of the kubelet, if they differ.
+    pub contradicting_uuids: Option<(String, ReportedUuid)>,
+    /// The UUID by which the VM is searched, in both byte orders; empty without one.
+    pub uuids: Vec<String>,
+    /// The user name of the account in the vCenter of the VM, if it is known.
+    pub user: Option<String>,
     /// The VM.
     pub vm: VmCheckFacts,
 }
+
+/// The UUID that a kubelet reports, in both byte orders: some guests report the first three groups in the other one.
+pub type ReportedUuid = [String; 2];
 
 /// The cloud provider of a Node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,6 +105,8 @@ pub struct FoundVm {
     pub region: String,
     /// Reason and text why data of the VM is missing, if any.
     pub pending: Option<(Reason, String)>,
+    /// The command that gives the VM zone and region, as `explain` shows it; empty without a problem of zones.
+    pub zone_command: String,
     /// Remarks about the addresses.
     pub notes: Vec<String>,
 }
@@ -227,11 +236,15 @@ fn found(node: &NodeCheckFacts) -> Option<CheckResult> {
         VmCheckFacts::Found(vm) if vm.is_current => None,
         VmCheckFacts::Found(_) => Some(CheckResult::needs(ID, "", CheckId::A03)),
         VmCheckFacts::Pending { .. } => Some(CheckResult::incomplete(ID, "", "the look-up of the VM is in progress")),
-        VmCheckFacts::NoMatch { message } => Some(
-            CheckResult::failed(ID, "", message)
-                .with_remedy(format!("kubectl get node {} -o jsonpath='{{.status.nodeInfo.systemUUID}}'", node.name))
-                .with_remedy("govc vm.info -vm.uuid UUID; the account needs the role Read-only on the VM"),
-        ),
+        VmCheckFacts::NoMatch { message } => {
+            let result = CheckResult::failed(ID, "", message).with_remedy("as an administrator, search the VM:");
+            let result = match node.uuids.is_empty() {
+                true => result.with_command(format!("kubectl describe node {}", node.name)),
+                false => with_search(result, &node.uuids),
+            };
+            let told = "if it is found in a configured datacenter, the account does not see it:";
+            Some(result.with_remedy(told).with_command(read_only(node.user.as_deref())))
+        }
         VmCheckFacts::Unresolved { reason, .. } if is_of_connection(*reason) => {
             Some(CheckResult::needs(ID, "", CheckId::A03))
         }
@@ -264,7 +277,7 @@ fn is_of_identity(reason: Reason) -> bool {
 fn readable(node: &NodeCheckFacts) -> Option<CheckResult> {
     const ID: CheckId = CheckId::P02;
     if let VmCheckFacts::Unresolved { reason: reason::VMNotReadable, message } = &node.vm {
-        return Some(CheckResult::failed(ID, "", message).with_remedy(READ_ONLY));
+        return Some(CheckResult::failed(ID, "", message).with_command(read_only(node.user.as_deref())));
     }
     let vm = match vm_of(node) {
         Ok(vm) => vm,
@@ -274,51 +287,55 @@ fn readable(node: &NodeCheckFacts) -> Option<CheckResult> {
         return None;
     }
     let message = format!("VM {}: the account cannot read {}", vm.name, vm.unreadable.join(", "));
-    Some(CheckResult::failed(ID, "", message).with_remedy(READ_ONLY))
+    Some(CheckResult::failed(ID, "", message).with_command(read_only(node.user.as_deref())))
 }
 
-const READ_ONLY: &str = "govc permissions.set -principal ACCOUNT -role ReadOnly -propagate=true /DATACENTER";
+/// Adds the commands that search a VM by its UUID, which print its path.
+fn with_search(result: CheckResult, uuids: &[String]) -> CheckResult {
+    let search = |uuid: &String| format!("govc find / -type m -config.uuid {uuid}");
+    uuids.iter().fold(result, |result, uuid| result.with_command(search(uuid)))
+}
 
 fn identity(node: &NodeCheckFacts) -> Option<CheckResult> {
     const ID: CheckId = CheckId::V02;
     if let VmCheckFacts::Unresolved { reason, message } = &node.vm
         && is_of_identity(*reason)
     {
-        let remedy = format!("see docs/reasons.md#{}", reason.as_str().to_lowercase());
-        return Some(CheckResult::failed(ID, "", message).with_remedy(remedy));
+        let see = format!("see docs/reasons.md#{}; to register the Node again:", reason.as_str().to_lowercase());
+        return Some(CheckResult::failed(ID, "", message).with_remedy(see).with_registration(&node.name));
     }
     if let Some((provider_id, reported)) = &node.contradicting_uuids {
+        let [spelled, _] = reported;
         let message = format!(
-            "the provider ID names the VM with UUID {provider_id}, and the kubelet reports {reported}: the VM may have \
+            "the provider ID names the VM with UUID {provider_id}, and the kubelet reports {spelled}: the VM may have \
              been restored from a backup or copied"
         );
         let result = CheckResult::warning(ID, "", message);
         return Some(match &node.vm {
             VmCheckFacts::Found(vm) => with_two_vms(result, &node.name, vm, reported),
             // No VM has the UUID, so that the VM can get it back.
-            VmCheckFacts::NoMatch { .. } => result
-                .with_remedy(format!("govc vm.info -vm.uuid {reported}"))
-                .with_remedy(format!("while that VM is off: govc vm.change -vm NAME -uuid {provider_id}")),
-            VmCheckFacts::Pending { .. } | VmCheckFacts::Unresolved { .. } => result
-                .with_remedy(format!("govc vm.info -vm.uuid {provider_id}"))
-                .with_remedy(format!("govc vm.info -vm.uuid {reported}")),
+            VmCheckFacts::NoMatch { .. } => {
+                with_search(result.with_remedy("search the VM on which the kubelet runs:"), reported)
+                    .with_remedy("while that VM is off, give it the UUID of the provider ID back:")
+                    .with_command(format!("govc vm.change -vm VM -uuid {provider_id}"))
+            }
+            VmCheckFacts::Pending { .. } | VmCheckFacts::Unresolved { .. } => {
+                let result = with_search(result.with_remedy("search both VMs:"), std::slice::from_ref(provider_id));
+                with_search(result, reported)
+            }
         });
     }
     vm_of(node).err().map(|needed| CheckResult::needs(ID, "", needed))
 }
 
 /// Adds the remedies for a Node with the provider ID of a VM that exists. A second VM must not get the same UUID.
-fn with_two_vms(result: CheckResult, node: &str, vm: &FoundVm, reported: &str) -> CheckResult {
+fn with_two_vms(result: CheckResult, node: &str, vm: &FoundVm, reported: &ReportedUuid) -> CheckResult {
     let FoundVm { name, server, .. } = vm;
-    result
-        .with_remedy(format!(
-            "check on which VM the kubelet runs: VM {name} in vCenter {server} has the UUID of the provider ID; the \
-             other one is shown by: govc vm.info -vm.uuid {reported}"
-        ))
-        .with_remedy(format!(
-            "if it runs on the other one: kubectl drain {node}; kubectl delete node {node}; restart its kubelet, which \
-             registers the Node again"
-        ))
+    let result = result.with_remedy(format!(
+        "check on which VM the kubelet runs: VM {name} in vCenter {server} has the UUID of the provider ID; the other \
+         one is found by:"
+    ));
+    with_search(result, reported).with_remedy("if it runs on the other one:").with_registration(node)
 }
 
 fn tools(node: &NodeCheckFacts) -> Option<CheckResult> {
@@ -399,8 +416,9 @@ fn address_difference(node: &NodeCheckFacts, vm: &FoundVm) -> Option<CheckResult
         }
         AddressDifference::Changed(addresses) if node.is_initialized => {
             let message = format!("the Node has other addresses than its VM, which has {}", addresses.join(", "));
-            let remedy = format!("{IN_POD} explain node {} shows when they are written", node.name);
-            Some(CheckResult::warning(ID, "", message).with_remedy(remedy))
+            let command = format!("{IN_POD} explain node {}", node.name);
+            let result = CheckResult::warning(ID, "", message).with_remedy("this shows when they are written:");
+            Some(result.with_command(command))
         }
         AddressDifference::None | AddressDifference::Changed(_) => None,
     }
@@ -423,7 +441,10 @@ fn zone(node: &NodeCheckFacts) -> Option<CheckResult> {
                 true => CheckResult::warning(ID, "", message),
                 false => CheckResult::failed(ID, "", message),
             };
-            Some(result.with_remedy("govc tags.attach -c CATEGORY TAG /DATACENTER/host/CLUSTER"))
+            Some(match vm.zone_command.as_str() {
+                "" => result.with_remedy(format!("see docs/reasons.md#{}", reason.as_str().to_lowercase())),
+                command => result.with_command(command),
+            })
         }
         // The reason of the addresses hides that of the zone.
         Some(_) if vm.zone.is_empty() || vm.region.is_empty() => Some(CheckResult::needs(ID, "", CheckId::V06)),
@@ -464,16 +485,23 @@ pub fn deletion(status: Option<&DeletionStatus>) -> CheckResult {
             .with_remedy("if this is not meant: --node-deletion=enforce"),
         (_, false) if is_blocked => {
             let message = format!("{within}; {} not deleted: {names}", count(pending.len(), "Node"));
-            CheckResult::failed(ID, "", message).with_remedy("see docs/reasons.md for the reason of each Node")
+            let result = CheckResult::failed(ID, "", message);
+            match pending.iter().find(|held| held.reason != grace) {
+                Some(held) => result
+                    .with_remedy("this shows what holds a deletion:")
+                    .with_command(format!("{IN_POD} explain deletion {}", held.name)),
+                None => result,
+            }
         }
         (_, false) => {
             let message = format!("{within}; {} will be deleted soon: {names}", count(pending.len(), "Node"));
             CheckResult::warning(ID, "", message).with_remedy("see docs/node-lifecycle.md")
         }
-        (_, true) if *allowance == 0 => CheckResult::warning(ID, "", format!("{within}: the limit is reached")),
+        (_, true) if *allowance == 0 => CheckResult::warning(ID, "", format!("{within}: the limit is reached"))
+            .with_remedy("see docs/node-lifecycle.md: the limit rises again with time"),
         (_, true) => CheckResult::passed(ID, "", format!("{within}, none pending")),
     }
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

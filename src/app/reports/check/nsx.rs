@@ -1,7 +1,7 @@
 //! Pure: the checks of NSX, its load balancers and routes.
 
 use super::catalogue::CheckId;
-use super::connections::{expiry, login_pause, not_verified};
+use super::connections::{expiry, login_pause, not_verified, with_connection};
 use super::nodes::summarized;
 use super::nsx_plan::{self, NsxPlanFacts};
 use super::{CheckResult, CheckStatus};
@@ -64,8 +64,7 @@ fn reach(subject: &str, status: &NsxStatus) -> CheckResult {
         }
         (Some(failure), None) => {
             let (host, port) = host_and_port(status);
-            CheckResult::failed(ID, subject, failure)
-                .with_remedy(format!("on the host of this process: nc -vz {host} {port}"))
+            with_connection(CheckResult::failed(ID, subject, failure), host, port)
                 .with_remedy("if the certificate is not accepted: set ca-file in the section NSXT")
         }
         (None, None) if !status.is_in_use => CheckResult::incomplete(ID, subject, "only the leader uses NSX"),
@@ -171,8 +170,7 @@ fn gap(subject: &str, status: &NsxStatus, login: &CheckResult) -> Option<CheckRe
 fn not_listed(subject: &str, status: &NsxStatus, failure: &str) -> CheckResult {
     let (host, port) = host_and_port(status);
     let message = format!("the objects in NSX cannot be listed: {failure}");
-    CheckResult::failed(CheckId::X07, subject, message)
-        .with_remedy(format!("if NSX does not answer, on the host of this process: nc -vz {host} {port}"))
+    with_connection(CheckResult::failed(CheckId::X07, subject, message), host, port)
         .with_remedy("if a permission is missing: see docs/reasons.md#nsxnopermission")
 }
 
@@ -181,6 +179,9 @@ fn host_and_port(status: &NsxStatus) -> (&str, &str) {
     status.server.rsplit_once(':').unwrap_or((&status.server, "443"))
 }
 
+/// The remedy for objects that are left over.
+const LEFT_OVER: &str = "see docs/load-balancers.md: the log names the objects, and when they are tried again";
+
 /// Returns the results about objects of unclear owner and about load balancers of deleted Services.
 fn leftovers(subject: &str, ambiguous_objects: Option<usize>, orphans: Option<usize>) -> Vec<CheckResult> {
     const ID: CheckId = CheckId::X07;
@@ -188,11 +189,11 @@ fn leftovers(subject: &str, ambiguous_objects: Option<usize>, orphans: Option<us
     if let Some(objects @ 1..) = ambiguous_objects {
         let objects = count(objects, "object");
         let message = format!("{objects} name this cluster and are not known to be its objects, so they stay");
-        found.push(CheckResult::warning(ID, subject, message));
+        found.push(CheckResult::warning(ID, subject, message).with_remedy(LEFT_OVER));
     }
     if let Some(orphans @ 1..) = orphans {
         let message = format!("{} still have load balancers", count(orphans, "deleted Service"));
-        found.push(CheckResult::warning(ID, subject, message));
+        found.push(CheckResult::warning(ID, subject, message).with_remedy(LEFT_OVER));
     }
     found
 }
@@ -205,4 +206,4 @@ fn blocked(kind: &str, held: &HeldObject) -> CheckResult {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

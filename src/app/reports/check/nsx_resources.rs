@@ -188,7 +188,7 @@ fn load_balancer_service(subject: &str, CapacityFacts { lb_service, usage }: &Ca
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::app::reports::check::CheckStatus::{self, Failed, Incomplete, Passed, Skipped, Warning};
 
@@ -197,6 +197,13 @@ mod tests {
     fn statuses(id: CheckId, inspection: NsxInspection) -> Vec<CheckStatus> {
         let results = resources(NSX, &InspectionFacts::Read(Box::new(inspection)));
         results.into_iter().filter(|result| result.id == id).map(|result| result.status).collect()
+    }
+
+    /// Returns the results about what was read, after this change of an empty inspection.
+    pub(in crate::app::reports::check) fn read(change: impl FnOnce(&mut NsxInspection)) -> Vec<CheckResult> {
+        let mut inspection = NsxInspection::default();
+        change(&mut inspection);
+        resources(NSX, &InspectionFacts::Read(Box::new(inspection)))
     }
 
     fn denied<T>() -> Result<T, ReadFailure> {

@@ -2,8 +2,9 @@
 //! and knows no term of leadership.
 
 use super::catalogue::CheckId;
+use super::configuration::unused_key;
 use super::nodes::{NodeCheckFacts, NodeOwner, VmCheckFacts};
-use super::{CheckResult, CheckStatus};
+use super::{CheckResult, CheckStatus, SHOW_PODS};
 use crate::app::reports::text::count;
 use jiff::{SignedDuration, Timestamp};
 
@@ -40,13 +41,13 @@ pub fn lease(facts: Option<&LeaseFacts>, time: Timestamp, is_preflight: bool) ->
         Err(reason) => CheckResult::incomplete(ID, &subject, reason),
         Ok(None) if is_preflight => CheckResult::skipped(ID, &subject, "no process holds it yet"),
         Ok(None) => {
-            CheckResult::failed(ID, &subject, "it has no holder, so no process writes to Nodes").with_remedy(show)
+            CheckResult::failed(ID, &subject, "it has no holder, so no process writes to Nodes").with_command(SHOW_PODS)
         }
         Ok(Some((holder, Some(expiry)))) if is_over(*expiry) => {
             let message = format!("{holder} has not renewed it: it ended at {expiry}, by the clock of the holder");
             match is_preflight {
-                true => CheckResult::warning(ID, &subject, message).with_remedy(show),
-                false => CheckResult::failed(ID, &subject, message).with_remedy(show),
+                true => CheckResult::warning(ID, &subject, message).with_command(show),
+                false => CheckResult::failed(ID, &subject, message).with_command(show),
             }
         }
         Ok(Some((holder, _))) => CheckResult::passed(ID, &subject, format!("held by {holder}")),
@@ -103,12 +104,12 @@ pub fn before_installation(results: Vec<CheckResult>) -> Vec<CheckResult> {
 /// Returns the results if the daemon would not start with its flags and files, each with its error.
 pub fn unusable_settings(errors: &[String], warnings: &[String]) -> Vec<CheckResult> {
     let failed = |error: &String| {
-        CheckResult::failed(CheckId::C01, "", error).with_remedy(
-            "correct the flag or the file; vsphere-cloud-controller-manager config-lint FILE checks the file",
-        )
+        CheckResult::failed(CheckId::C01, "", error)
+            .with_remedy("correct the flag or the file; this checks the file:")
+            .with_command("vsphere-cloud-controller-manager config-lint FILE")
     };
     let mut results: Vec<CheckResult> = errors.iter().map(failed).collect();
-    results.extend(warnings.iter().map(|warning| CheckResult::warning(CheckId::C03, "", warning)));
+    results.extend(warnings.iter().map(|warning| unused_key(warning)));
     let has_result = |id: CheckId| id == CheckId::C01 || id == CheckId::C03 && !warnings.is_empty();
     let others = super::catalogue::CHECKS.iter().map(|(id, ..)| *id).filter(|id| !has_result(*id));
     results.extend(others.map(|id| CheckResult::needs(id, "", CheckId::C01)));
@@ -148,7 +149,15 @@ mod tests {
     }
 
     fn node(owner: NodeOwner, vm: VmCheckFacts) -> NodeCheckFacts {
-        NodeCheckFacts { name: "worker-1".to_owned(), owner, is_initialized: true, contradicting_uuids: None, vm }
+        NodeCheckFacts {
+            name: "worker-1".to_owned(),
+            owner,
+            is_initialized: true,
+            contradicting_uuids: None,
+            uuids: Vec::new(),
+            user: None,
+            vm,
+        }
     }
 
     #[test]

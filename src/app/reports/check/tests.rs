@@ -3,6 +3,8 @@
 use super::*;
 use crate::app::reports::golden::assert_golden;
 
+mod states;
+
 fn report(checks: Vec<CheckResult>) -> CheckReport {
     CheckReport { header: ReportHeader::of_test(), summary: CheckSummary::new(&checks), checks }
 }
@@ -91,7 +93,9 @@ fn the_document_is_the_golden_file() {
     let checks = vec![
         CheckResult::passed(CheckId::K04, "Lease kube-system/ccm", "held by cp-2"),
         CheckResult::warning(CheckId::N04, "vCenter vc:443", "the certificate expires in 9 d").with_remedy("renew it"),
-        CheckResult::failed(CheckId::P04, "vCenter vc:443", "no tag is visible").with_remedy("add a permission"),
+        CheckResult::failed(CheckId::P04, "vCenter vc:443", "no tag is visible")
+            .with_remedy("add a permission")
+            .with_command("govc about"),
         CheckResult::needs(CheckId::Z02, "3 Nodes", CheckId::P04),
         CheckResult::incomplete(CheckId::D01, "", "only the leader knows the deletions"),
     ];
@@ -102,7 +106,7 @@ fn the_document_is_the_golden_file() {
 /// Returns the results of three checks, of which each passed, warns, failed, does not apply, is not known, or needs one
 /// of the other two: all combinations.
 fn combinations() -> Vec<Vec<CheckResult>> {
-    const IDS: [CheckId; 3] = [CheckId::A03, CheckId::V01, CheckId::V05];
+    const IDS: [CheckId; 3] = [CheckId::A03, CheckId::V05, CheckId::V06];
     let results = |id: CheckId| {
         let mut results = vec![
             CheckResult::passed(id, "", ""),

@@ -39,11 +39,14 @@ impl ControllerManager<'_> {
         self.lease.as_ref().map_or_else(|| "no Lease".to_owned(), |lease| format!("the Lease {lease}"))
     }
 
-    fn removal(&self) -> String {
+    /// Adds the step that removes this manager.
+    fn with_removal(&self, result: CheckResult) -> CheckResult {
         let Workload { kind, namespace, name, .. } = self.workload;
         match *kind {
-            "Pod" => "remove its file from the folder of static Pods of the kubelet".to_owned(),
-            kind => format!("if it is the one too many: kubectl -n {namespace} delete {} {name}", kind.to_lowercase()),
+            "Pod" => result.with_remedy("remove its file from the folder of static Pods of the kubelet"),
+            kind => result
+                .with_remedy("if it is the one too many:")
+                .with_command(format!("kubectl -n {namespace} delete {} {name}", kind.to_lowercase())),
         }
     }
 }
@@ -116,7 +119,7 @@ fn rivals(managers: &[ControllerManager<'_>]) -> Vec<CheckResult> {
         results.push(match EMBEDDED.contains(&other.provider) {
             true => CheckResult::failed(ID, &subject, format!("{message}, and initializes Nodes before this one"))
                 .with_remedy("RKE2 and K3s: disable-cloud-controller: true in the configuration of each server"),
-            false => CheckResult::warning(ID, &subject, message).with_remedy(other.removal()),
+            false => other.with_removal(CheckResult::warning(ID, &subject, message)),
         });
     }
     // Pods of one static Pod have one name for each host.
@@ -128,12 +131,12 @@ fn rivals(managers: &[ControllerManager<'_>]) -> Vec<CheckResult> {
         results.push(match leases.len() {
             1 => {
                 let message = format!("it is one of {} that run for vSphere, in turns under {lease}", own.len());
-                CheckResult::warning(ID, &subject, message).with_remedy(manager.removal())
+                manager.with_removal(CheckResult::warning(ID, &subject, message))
             }
             _ => {
                 let message =
                     format!("it is one of {} that run for vSphere at the same time, under {lease}", own.len());
-                CheckResult::failed(ID, &subject, message).with_remedy(manager.removal())
+                manager.with_removal(CheckResult::failed(ID, &subject, message))
             }
         });
     }
@@ -172,19 +175,19 @@ fn pods_of(manager: &ControllerManager<'_>) -> Vec<CheckResult> {
     let show = format!("kubectl -n {namespace} describe {} {name}", kind.to_lowercase());
     if *desired == 0 {
         let message = "it selects no Node or has no replicas, so no Pod runs";
-        return vec![CheckResult::failed(ID, &subject, message).with_remedy(show)];
+        return vec![CheckResult::failed(ID, &subject, message).with_command(show)];
     }
     let fault = |fault: &PodFault| {
         let PodFault { pod, reason, message } = fault;
         let text = if message.is_empty() { reason.clone() } else { format!("{reason}: {message}") };
         CheckResult::failed(ID, &format!("Pod {namespace}/{pod}"), text)
-            .with_remedy(format!("kubectl -n {namespace} describe pod {pod}"))
+            .with_command(format!("kubectl -n {namespace} describe pod {pod}"))
     };
     let mut results: Vec<CheckResult> = faults.iter().take(NAMED).map(fault).collect();
     let desired = usize::try_from(*desired).unwrap_or_default();
     let of_desired = format!("{ready} of {} ready", count(desired, "Pod"));
     if results.is_empty() && manager.workload.ready < manager.workload.desired {
-        results.push(CheckResult::warning(ID, &subject, of_desired).with_remedy(show));
+        results.push(CheckResult::warning(ID, &subject, of_desired).with_command(show));
     } else if results.is_empty() {
         results.push(CheckResult::passed(ID, &subject, of_desired));
     }
@@ -192,11 +195,15 @@ fn pods_of(manager: &ControllerManager<'_>) -> Vec<CheckResult> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::app::reports::check::CheckStatus;
 
-    fn workload(kind: &'static str, name: &str, arguments: &[&str]) -> Workload {
+    pub(in crate::app::reports::check) fn workload(
+        kind: &'static str,
+        name: &str,
+        arguments: &[&str],
+    ) -> Workload {
         Workload {
             kind,
             namespace: "kube-system".to_owned(),
@@ -239,7 +246,7 @@ mod tests {
         }
         let failed = &workloads(Ok(&[ours(), workload("DaemonSet", "cpi", &other_lease)]), false)[1];
         assert!(failed.message.contains("kube-system/rancher"), "{failed:?}");
-        assert_eq!(failed.remedy, ["if it is the one too many: kubectl -n kube-system delete daemonset cpi"]);
+        assert_eq!(failed.commands, ["kubectl -n kube-system delete daemonset cpi"]);
     }
 
     #[test]

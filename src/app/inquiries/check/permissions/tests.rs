@@ -52,6 +52,7 @@ fn settings() -> PermissionSettings {
         deletes_nodes: true,
         watches_services: true,
         has_own_accounts: false,
+        secure_port: None,
     }
 }
 
@@ -99,5 +100,6 @@ fn answers_that_came_in_time_count_and_the_others_are_not_known() {
 fn the_permissions_of_accounts_of_the_controllers_are_not_known() {
     let result = own_accounts();
     assert_eq!(result.status, CheckStatus::Incomplete);
-    assert!(result.remedy[0].contains("--as=system:serviceaccount:kube-system:node-controller"), "{result:?}");
+    assert_eq!(result.commands.len(), 3);
+    assert!(result.commands[0].ends_with("--as=system:serviceaccount:kube-system:node-controller"), "{result:?}");
 }

@@ -2,6 +2,7 @@
 
 use crate::app::inquiries::explain::actors::{CLUSTER, GUEST, NOBODY, VSPHERE};
 use crate::app::inquiries::explain::outside_text::clipped;
+use crate::app::reports::text::shell_word;
 use crate::cloud::Reason;
 use crate::controllers::node::reason;
 use crate::providers::provider_id::BiosUuid;
@@ -228,31 +229,10 @@ fn awaited_event(reason: Reason) -> &'static str {
     }
 }
 
-/// Quotes a word for a shell, if it needs quotes.
-fn shell_word(word: &str) -> String {
-    let is_plain = |char: char| char.is_ascii_alphanumeric() || "/._-:%@+=,".contains(char);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', "'\\''"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::providers::vsphere::vcenter::zone_tags::ZoneCategories;
-
-    #[test]
-    fn words_for_a_shell_are_quoted_when_they_need_it() {
-        for (word, expected) in [
-            ("/dc-1/vm/k8s%2fa", "/dc-1/vm/k8s%2fa"),
-            ("/dc 1/vm", "'/dc 1/vm'"),
-            ("it's; rm", "'it'\\''s; rm'"),
-            ("", "''"),
-        ] {
-            assert_eq!(shell_word(word), expected);
-        }
-    }
 
     #[test]
     fn each_reason_of_a_node_names_who_acts_and_commands_have_the_nodes_names() {

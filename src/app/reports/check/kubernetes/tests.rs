@@ -3,7 +3,7 @@
 use super::*;
 use crate::app::reports::check::CheckStatus;
 
-fn election(holder: Option<&str>) -> ElectionStatus {
+pub(in crate::app::reports::check) fn election(holder: Option<&str>) -> ElectionStatus {
     ElectionStatus {
         namespace: "kube-system".to_owned(),
         name: "cloud-controller-manager".to_owned(),
@@ -15,11 +15,19 @@ fn election(holder: Option<&str>) -> ElectionStatus {
     }
 }
 
-fn node(owner: NodeOwner, vm: VmCheckFacts) -> NodeCheckFacts {
-    NodeCheckFacts { name: "worker-1".to_owned(), owner, is_initialized: false, contradicting_uuids: None, vm }
+pub(in crate::app::reports::check) fn node(owner: NodeOwner, vm: VmCheckFacts) -> NodeCheckFacts {
+    NodeCheckFacts {
+        name: "worker-1".to_owned(),
+        owner,
+        is_initialized: false,
+        contradicting_uuids: None,
+        uuids: Vec::new(),
+        user: None,
+        vm,
+    }
 }
 
-fn pending() -> VmCheckFacts {
+pub(in crate::app::reports::check) fn pending() -> VmCheckFacts {
     VmCheckFacts::Pending { message: String::new() }
 }
 
@@ -83,7 +91,8 @@ fn a_node_without_taint_and_provider_id_fails_unless_it_is_no_vm() {
         assert_eq!(results.iter().map(|result| result.status).collect::<Vec<_>>(), [status], "{owner:?} {adopts}");
     }
     let failed = external_kubelets(&[node(NodeOwner::Adoptable, pending())], false, false);
-    assert!(failed[0].remedy[0].ends_with("kubectl delete node worker-1"), "{failed:?}");
+    let taint = "kubectl taint node worker-1 node.cloudprovider.kubernetes.io/uninitialized=true:NoSchedule";
+    assert_eq!(failed[0].commands, [taint]);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn vm() -> FoundVm {
+pub(in crate::app::reports::check) fn vm() -> FoundVm {
     FoundVm {
         name: "worker-1 (vm-7)".to_owned(),
         server: "vc:443".to_owned(),
@@ -16,29 +16,32 @@ fn vm() -> FoundVm {
         zone: "zone-a".to_owned(),
         region: "region-1".to_owned(),
         pending: None,
+        zone_command: String::new(),
         notes: Vec::new(),
     }
 }
 
-fn with(vm: FoundVm) -> NodeCheckFacts {
+pub(in crate::app::reports::check) fn with(vm: FoundVm) -> NodeCheckFacts {
     NodeCheckFacts {
         name: "worker-1".to_owned(),
         owner: NodeOwner::Vsphere,
         is_initialized: true,
         contradicting_uuids: None,
+        uuids: vec!["4211".to_owned(), "1142".to_owned()],
+        user: Some("ccm@vsphere.local".to_owned()),
         vm: VmCheckFacts::Found(Box::new(vm)),
     }
 }
 
-fn without(vm: VmCheckFacts) -> NodeCheckFacts {
+pub(in crate::app::reports::check) fn without(vm: VmCheckFacts) -> NodeCheckFacts {
     NodeCheckFacts { vm, is_initialized: false, ..with(self::vm()) }
 }
 
-fn unresolved(reason: Reason) -> NodeCheckFacts {
+pub(in crate::app::reports::check) fn unresolved(reason: Reason) -> NodeCheckFacts {
     without(VmCheckFacts::Unresolved { reason, message: "the text".to_owned() })
 }
 
-fn run(nodes: &[NodeCheckFacts], is_deep: bool) -> Vec<CheckResult> {
+pub(in crate::app::reports::check) fn run(nodes: &[NodeCheckFacts], is_deep: bool) -> Vec<CheckResult> {
     vms(&NodeChecksInput { nodes, has_zones: true, is_deep })
 }
 
@@ -92,7 +95,7 @@ fn each_finding_about_a_vm_warns_or_fails_in_its_own_check() {
     let joining = |vm: FoundVm| NodeCheckFacts { is_initialized: false, ..with(vm) };
     let hidden = FoundVm { unreadable: vec!["HostSystem host-18".to_owned()], ..vm() };
     assert_only("hidden host", with(hidden), &[(CheckId::P02, Failed)]);
-    let contradicting_uuids = Some(("4211".to_owned(), "5622".to_owned()));
+    let contradicting_uuids = Some(("4211".to_owned(), ["5622".to_owned(), "2256".to_owned()]));
     assert_only("restored", NodeCheckFacts { contradicting_uuids, ..with(vm()) }, &[(CheckId::V02, Warning)]);
     let refused_ip = AddressDifference::RefusedNodeIp("10.0.0.9 is not reported".to_owned());
     let refused_ip = FoundVm { address_difference: refused_ip, ..vm() };
@@ -127,20 +130,20 @@ fn each_finding_about_a_vm_warns_or_fails_in_its_own_check() {
 
 #[test]
 fn a_second_vm_never_gets_the_uuid_of_a_vm_that_exists() {
-    let contradicting_uuids = Some(("4211".to_owned(), "5622".to_owned()));
-    let remedies = |vm: VmCheckFacts| {
+    let contradicting_uuids = Some(("4211".to_owned(), ["5622".to_owned(), "2256".to_owned()]));
+    let commands = |vm: VmCheckFacts| {
         let node = NodeCheckFacts { vm, contradicting_uuids: contradicting_uuids.clone(), ..with(self::vm()) };
         let results = run(&[node], false);
-        results.into_iter().find(|result| result.id == CheckId::V02).unwrap().remedy
+        results.into_iter().find(|result| result.id == CheckId::V02).unwrap().commands
     };
-    let found = remedies(VmCheckFacts::Found(Box::new(vm())));
-    assert!(!found.join("").contains("vm.change"), "{found:?}");
-    assert!(found[0].contains("VM worker-1 (vm-7) in vCenter vc:443") && found[0].ends_with("5622"), "{found:?}");
-    assert!(found[1].contains("kubectl delete node worker-1"), "{found:?}");
-    let unknown = remedies(VmCheckFacts::Unresolved { reason: reason::SeveralVMsMatch, message: String::new() });
-    assert_eq!(unknown, ["govc vm.info -vm.uuid 4211", "govc vm.info -vm.uuid 5622"]);
-    let absent = remedies(VmCheckFacts::NoMatch { message: String::new() });
-    assert_eq!(absent[1], "while that VM is off: govc vm.change -vm NAME -uuid 4211");
+    let search = |uuid: &str| format!("govc find / -type m -config.uuid {uuid}");
+    let found = commands(VmCheckFacts::Found(Box::new(vm())));
+    let drain = "kubectl drain worker-1 --ignore-daemonsets --delete-emptydir-data".to_owned();
+    assert_eq!(found, [search("5622"), search("2256"), drain, "kubectl delete node worker-1".to_owned()]);
+    let unknown = commands(VmCheckFacts::Unresolved { reason: reason::SeveralVMsMatch, message: String::new() });
+    assert_eq!(unknown, ["4211", "5622", "2256"].map(search));
+    let absent = commands(VmCheckFacts::NoMatch { message: String::new() });
+    assert_eq!(absent, [search("5622"), search("2256"), "govc vm.change -vm VM -uuid 4211".to_owned()]);
 }
 
 #[test]
@@ -175,9 +178,9 @@ fn at_most_50_findings_are_named_and_no_failure_is_hidden_by_warnings() {
     assert_eq!(of_tools(true).len(), 71);
 }
 
-#[test]
-fn the_deletion_passes_warns_fails_or_is_not_known() {
-    let status = |mode: &str| DeletionStatus {
+/// Returns the status of deletions in this mode, with nothing pending.
+pub(in crate::app::reports::check) fn deletion_status(mode: &str) -> DeletionStatus {
+    DeletionStatus {
         mode: mode.to_owned(),
         allowance: 5,
         limit: 5,
@@ -185,10 +188,17 @@ fn the_deletion_passes_warns_fails_or_is_not_known() {
         unanswered: 0,
         pending: Vec::new(),
         last: None,
-    };
-    let pending = |reason: &str| {
-        vec![HeldObject { name: "worker-3".to_owned(), reason: reason.to_owned(), for_seconds: 10, is_expected: false }]
-    };
+    }
+}
+
+/// Returns a Node that is not deleted, for this reason.
+pub(in crate::app::reports::check) fn pending(reason: &str) -> Vec<HeldObject> {
+    vec![HeldObject { name: "worker-3".to_owned(), reason: reason.to_owned(), for_seconds: 10, is_expected: false }]
+}
+
+#[test]
+fn the_deletion_passes_warns_fails_or_is_not_known() {
+    let status = deletion_status;
     let table = [
         (Some(status("enforce")), CheckStatus::Passed),
         (Some(status("off")), CheckStatus::Warning),

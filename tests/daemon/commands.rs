@@ -8,6 +8,7 @@ mod node;
 mod observer;
 mod plan;
 mod rehearsal;
+mod remedy;
 mod route;
 mod screen;
 mod service;

@@ -18,8 +18,9 @@ use crate::app::reports::check::observation::{self, LeaseFacts};
 use crate::app::reports::check::permissions::tests as of_permissions;
 use crate::app::reports::check::permissions::{PermissionAnswer, permissions};
 use crate::app::reports::check::workloads::tests as of_workloads;
-use crate::app::reports::check::workloads::{WorkloadFacts, WorkloadsFacts, workloads};
+use crate::app::reports::check::workloads::workloads;
 use crate::app::reports::status::{DeletionStatus, PauseStatus};
+use crate::kubernetes::workloads::Workload;
 use crate::providers::vsphere::nodes::metadata::addresses::rule_matches::UnmatchedRules;
 use crate::providers::vsphere::nsx::inspection::{
     ConfiguredObjectFacts, ConfiguredObjectState, ListFacts, PoolFacts, PoolUsage, ReadFailure,
@@ -63,14 +64,14 @@ fn kubernetes() -> Vec<State> {
         holder: Ok(Some(("cp-1_x".to_owned(), ended))),
     };
     let preflight = observation::lease(Some(&old), of_connections::time(), true);
-    let of = |found: Vec<_>| workloads(&WorkloadsFacts::Read(found), false);
+    let of = |found: Vec<_>| workloads(Ok(&found), false);
     let ours = || of_workloads::workload("DaemonSet", "ccm", &["--cloud-provider=vsphere"]);
     let rival = |lease: &str| {
         let lease = format!("--leader-elect-resource-name={lease}");
         of_workloads::workload("Deployment", "cpi", &["--cloud-provider=vsphere", &lease])
     };
-    let silent = WorkloadFacts { ready: 2, ..ours() };
-    let unscheduled = WorkloadFacts { desired: 0, ..ours() };
+    let silent = Workload { ready: 2, ..ours() };
+    let unscheduled = Workload { desired: 0, ..ours() };
     let no_match = || VmCheckFacts::NoMatch { message: String::new() };
     let node = |owner, vm| [of_kubernetes::node(owner, vm)];
     let kubelet = |owner, vm| external_kubelets(&node(owner, vm), false, false);

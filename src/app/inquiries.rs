@@ -1,5 +1,6 @@
 //! Answers the commands that ask this process over the local socket. Answers come from snapshots and do not wait for
-//! controllers, the API server, vCenter or NSX, except those of `check` and `deletions`, which call with limits.
+//! controllers, the API server, vCenter or NSX, except those of `check`, `deletions` and `explain --fresh`, which call
+//! with limits.
 
 mod bundle;
 mod check;
@@ -158,10 +159,13 @@ impl Inquiries {
             Question::Check { node, vcenter, is_deep, is_preflight } => {
                 check::answer(self, &check::CheckOptions { node, vcenter, is_deep, is_preflight }).await
             }
-            Question::Explain { subject, name } => match &self.detached {
+            Question::Explain { subject, name, fresh: None } => match &self.detached {
                 Some(settings) => explain::first_answer(self, settings, subject, &name).await,
                 None => explain::answer(self, subject, &name),
             },
+            Question::Explain { subject, name, fresh: Some(limit) } => {
+                explain::fresh::answer(self, subject, &name, limit).await
+            }
             Question::Deletions(request) => match deletions::answer(self, request).await {
                 Ok(answer) => answer,
                 Err(reason) => return protocol::encode(Err(reason), &BTreeSet::new()),

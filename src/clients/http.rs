@@ -7,6 +7,7 @@
 
 mod authorization;
 mod body;
+mod call_counter;
 mod certificate;
 mod endpoint;
 mod error;
@@ -33,6 +34,7 @@ use tracing::trace;
 
 pub use authorization::authorization;
 pub use body::{Body, BodyWriter};
+pub use call_counter::CallCounter;
 pub use certificate::CertificateStatus;
 pub use endpoint::Endpoint;
 pub use error::{Error, FailedRequest};
@@ -192,6 +194,7 @@ impl Client {
             }
         };
         let transport = self.current().transport;
+        call_counter::record_call(self.endpoint());
         let response = tokio::select! {
             // Any poll of the exchange can send the request, for example once a connection is established, so the
             // permit is polled before it.

@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Debug, Display};
 use std::future::Future;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -32,12 +33,21 @@ pub async fn limited<T>(
 tokio::task_local! {
     /// The API server that the call of this task has contacted. The timeout error names it.
     static CONTACTED: Arc<OnceLock<Arc<str>>>;
+    /// The number of requests that this task has sent.
+    static REQUESTS: Arc<AtomicU64>;
+}
+
+/// Runs the work, and adds the number of requests to the API server that this task sends meanwhile to `requests`.
+pub async fn count_requests<T>(requests: &Arc<AtomicU64>, work: impl Future<Output = T>) -> T {
+    REQUESTS.scope(Arc::clone(requests), work).await
 }
 
 /// Records the server of the request that this task sends next.
 pub(super) fn record_server(server: &Arc<str>) {
     // Fails outside of `limited`, which is the only reader of `CONTACTED`.
     let _ = CONTACTED.try_with(|asked| asked.set(Arc::clone(server)));
+    // Fails outside of `count_requests`.
+    let _ = REQUESTS.try_with(|requests| requests.fetch_add(1, Ordering::Relaxed));
 }
 
 /// Details of a timeout: the time limit and the contacted API server.
@@ -180,6 +190,25 @@ mod tests {
     use k8s_openapi::api::core::v1::Node;
     use kube::Client;
     use kube::client::Body;
+
+    #[tokio::test]
+    async fn requests_are_counted_in_the_task_that_asks_for_it() {
+        let requests = Arc::new(AtomicU64::new(0));
+        let server: Arc<str> = "https://api:6443".into();
+        record_server(&server);
+        let sent = count_requests(&requests, async {
+            record_server(&server);
+            tokio::spawn(async move { record_server(&"https://other:6443".into()) }).await.unwrap();
+            let call = async {
+                record_server(&server);
+                Ok(())
+            };
+            limited("get node a", CALL_LIMIT, call).await.is_ok()
+        });
+        assert!(sent.await);
+        record_server(&server);
+        assert_eq!(requests.load(Ordering::Relaxed), 2);
+    }
 
     #[tokio::test]
     async fn only_the_api_server_can_say_that_there_is_no_object() {

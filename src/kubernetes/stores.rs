@@ -17,7 +17,7 @@ use tokio::sync::{broadcast, watch};
 
 use super::watch::repeat;
 use crate::runtime::tasks::BoxError;
-pub use cached_object::CachedObject;
+pub use cached_object::{CachedObject, cached_form};
 use list_watch::{ListWatch, SUCCESS_AFTER};
 
 /// Number of changes that a subscriber may lag behind before it gets [`Change::All`].

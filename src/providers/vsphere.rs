@@ -48,7 +48,9 @@ use self::nodes::reports::{NodeVmReport, VmReport, node_report, vm_names, vm_rep
 use self::nsx::UsableAddressesOf;
 use self::nsx::inspection::NsxInspection;
 use self::nsx::load_balancer::NsxLoadBalancers;
+use self::nsx::load_balancer::fresh_read::ServiceReading;
 use self::nsx::routes::KnownRoute;
+use self::nsx::routes::fresh_read::RouteReading;
 use self::nsx::services::{self, RoutesPart};
 use self::vcenter::session::{PROBES, SessionStatus};
 use self::vcenter::snapshot::{ConnectionStep, Freshness, VmRecord};
@@ -212,6 +214,16 @@ impl Provider {
     /// As [`services::NsxServices::inspect`]; `None` without NSX.
     pub async fn inspect_nsx(&self, config: &Config) -> Option<NsxInspection> {
         self.nsx.as_ref()?.inspect(config).await
+    }
+
+    /// As [`services::NsxServices::read_objects_of`]; `None` also without NSX.
+    pub async fn read_nsx_objects_of(&self, service: &str) -> Option<ServiceReading> {
+        self.nsx.as_ref()?.read_objects_of(service).await
+    }
+
+    /// As [`services::NsxServices::read_known_routes`]; `None` also without NSX.
+    pub async fn read_known_routes(&self, node: &Node, networks: &[IpNet]) -> Option<Vec<RouteReading>> {
+        self.nsx.as_ref()?.read_known_routes(node, networks).await
     }
 
     /// Returns the load balancers on NSX, for read-only use; `None` without.

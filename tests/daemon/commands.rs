@@ -4,6 +4,7 @@ pub mod bundle;
 mod check;
 mod deletion;
 mod deletions;
+mod fresh;
 mod node;
 mod observer;
 mod plan;

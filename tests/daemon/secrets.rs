@@ -67,6 +67,7 @@ async fn no_secret_is_in_the_log_at_the_highest_level() {
         &["deletions", "list"],
         &["explain", "vcenter", right.host()],
         &["explain", "node", &node],
+        &["explain", "node", &node, "--fresh"],
         &["explain", "deletion", &node],
         &["explain", "vm", &node],
         &["explain", "ip", &address],

@@ -1,6 +1,6 @@
 //! Collects the facts of `check` from what this process knows, and runs the checks. The checks themselves are pure.
 
-mod accounts;
+pub(super) mod accounts;
 mod inspection;
 mod lease;
 mod nodes;

@@ -4,6 +4,7 @@ mod actors;
 pub(super) mod answer_time;
 pub(super) mod completeness;
 mod deletion;
+pub(super) mod fresh;
 mod history;
 mod ip;
 mod node;
@@ -41,7 +42,7 @@ impl Explanation {
     /// Returns the report of a leader with this explanation, for tests.
     fn report_of_test(self) -> ExplainReport {
         let Self { subject, summary, state, sections } = self;
-        ExplainReport { header: ReportHeader::of_test(), subject, summary, state, sections }
+        ExplainReport { header: ReportHeader::of_test(), subject, summary, state, sections, fresh: None }
     }
 }
 
@@ -106,5 +107,5 @@ fn answer_of(
 
 fn report(process: &Inquiries, explanation: Explanation) -> ExplainReport {
     let Explanation { subject, summary, state, sections } = explanation;
-    ExplainReport { header: process.report_header(), subject, summary, state, sections }
+    ExplainReport { header: process.report_header(), subject, summary, state, sections, fresh: None }
 }

@@ -13,6 +13,7 @@ use masking::MaskedNames;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 /// Maximum number of characters of a message about an unreadable request.
 const MESSAGE: usize = 200;
@@ -65,6 +66,8 @@ pub enum Question {
         subject: ExplainSubject,
         /// Name of the subject.
         name: String,
+        /// The time for reads of what the explanation depends on; `None` for what is known.
+        fresh: Option<Duration>,
     },
     /// The checks.
     Check {
@@ -310,13 +313,13 @@ mod tests {
             Question::Status { vcenter: None, node: long() },
             Question::Check { node: long(), vcenter: None, is_deep: false, is_preflight: false },
             Question::Check { node: None, vcenter: long(), is_deep: false, is_preflight: false },
-            Question::Explain { subject, name: "x".repeat(MAX_TEXT + 1) },
+            Question::Explain { subject, name: "x".repeat(MAX_TEXT + 1), fresh: None },
         ] {
             let request = Request { version: version(), question, masks_users: false };
             let error = parse(&serde_json::to_vec(&request).unwrap()).unwrap_err();
             assert_eq!(error, "a text of the question has 513 bytes, at most 512 are allowed");
         }
-        let question = Question::Explain { subject, name: "x".repeat(MAX_TEXT) };
+        let question = Question::Explain { subject, name: "x".repeat(MAX_TEXT), fresh: Some(Duration::from_secs(7)) };
         let request = Request { version: version(), question, masks_users: false };
         assert_eq!(parse(&serde_json::to_vec(&request).unwrap()), Ok(request));
     }

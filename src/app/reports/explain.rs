@@ -1,8 +1,11 @@
 //! Pure: the report of `explain`: one subject, what is known of it, and what follows from that.
 
+pub mod fresh;
+
 use super::header::ReportHeader;
 use super::text::{INDENT, duration};
 use super::{Emphasis, Line, Verdict};
+use fresh::FreshReading;
 use serde::{Deserialize, Serialize};
 
 /// Width of the labels in a section, in columns.
@@ -23,6 +26,9 @@ pub struct ExplainReport {
     pub state: SubjectState,
     /// What is known, in order.
     pub sections: Vec<Section>,
+    /// What was read again; missing without `--fresh`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fresh: Option<FreshReading>,
 }
 
 /// The state of a subject.
@@ -97,9 +103,14 @@ impl Section {
 }
 
 impl ExplainReport {
-    /// Returns the result.
+    /// Returns the result. What was not read again is not known, and a difference is a finding.
     pub fn verdict(&self) -> Verdict {
+        if self.fresh.as_ref().is_some_and(|fresh| !fresh.is_complete()) {
+            return Verdict::Incomplete;
+        }
+        let has_differences = self.fresh.as_ref().is_some_and(FreshReading::has_differences);
         match self.state {
+            SubjectState::Settled if has_differences => Verdict::Findings,
             SubjectState::Settled => Verdict::Ok,
             SubjectState::Held => Verdict::Findings,
             SubjectState::Unknown => Verdict::Incomplete,
@@ -126,7 +137,9 @@ impl ExplainReport {
             lines.extend(Line::wrapped(Emphasis::Notice, &["find the Pod of the leader with".to_owned()]));
             lines.push(Line::new(Emphasis::Notice, &format!("  {command}")));
         }
-        let sections = self.sections.iter().filter(|section| !section.facts.is_empty());
+        let fresh = self.fresh.as_ref().map(FreshReading::section);
+        lines.extend(self.fresh.iter().flat_map(FreshReading::summary));
+        let sections = fresh.iter().chain(&self.sections).filter(|section| !section.facts.is_empty());
         lines.extend(sections.flat_map(Section::lines));
         lines
     }
@@ -163,6 +176,7 @@ fn near_distance(wanted: &str, name: &str) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use super::fresh::{FieldDifference, FreshObject};
     use super::*;
 
     #[test]
@@ -178,6 +192,7 @@ mod tests {
             summary: "not initialised for 6 m 12 s: NoZoneTags".to_owned(),
             state: SubjectState::Held,
             sections: vec![Section::new("VM"), section],
+            fresh: None,
         };
         let lines: Vec<_> = report.lines().into_iter().map(|line| (line.emphasis, line.text().to_owned())).collect();
         assert_eq!(
@@ -200,6 +215,36 @@ mod tests {
         let verdict = |state| ExplainReport { state, ..report.clone() }.verdict().exit_code();
         let states = [SubjectState::Settled, SubjectState::Held, SubjectState::Unknown];
         assert_eq!(states.map(verdict), [0, 1, 3]);
+    }
+
+    #[test]
+    fn what_was_read_again_stands_first_and_counts_for_the_result() {
+        let report = |state, objects: Vec<FreshObject>| ExplainReport {
+            header: ReportHeader::of_test(),
+            subject: "Node worker-7".to_owned(),
+            summary: "up to date".to_owned(),
+            state,
+            sections: Vec::new(),
+            fresh: Some(FreshReading { objects, ..FreshReading::default() }),
+        };
+        let same = || FreshObject::read("Node", "worker-7", Vec::new());
+        let other = || FreshObject::read("VM", "vm-3", vec![FieldDifference::new("name", "a", "b")]);
+        let failed = || FreshObject::failed("VM", "vm-3", "no answer");
+        for (state, objects, expected) in [
+            (SubjectState::Settled, vec![same()], Verdict::Ok),
+            (SubjectState::Settled, vec![same(), other()], Verdict::Findings),
+            (SubjectState::Settled, vec![other(), failed()], Verdict::Incomplete),
+            (SubjectState::Held, vec![same()], Verdict::Findings),
+            (SubjectState::Held, vec![failed()], Verdict::Incomplete),
+            (SubjectState::Unknown, vec![other()], Verdict::Incomplete),
+        ] {
+            assert_eq!(report(state, objects.clone()).verdict(), expected, "{state:?} {objects:?}");
+        }
+        let lines: Vec<String> =
+            report(SubjectState::Settled, vec![same()]).lines().iter().map(|line| line.text().to_owned()).collect();
+        let expected = ["Node worker-7   up to date", "read again: no call", "", "Read again"];
+        assert_eq!(lines[..4], expected);
+        assert_eq!(lines[4], "  Node              worker-7: as known");
     }
 
     #[test]

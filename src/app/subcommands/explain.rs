@@ -3,21 +3,26 @@
 use super::{CommandOutput, USAGE_ERROR, arguments, output, process_client};
 use crate::app::inquiries::protocol::{Answer, ExplainSubject, Question};
 use clap::builder::PossibleValuesParser;
-use clap::{Arg, Command};
+use clap::{Arg, ArgAction, Command};
 use std::ffi::OsString;
+use std::time::Duration;
 
 const NAME: &str = "explain";
 
 const ABOUT: &str = "Prints what the running process knows of one subject, what it decided, and why.\n\n\
                      The command asks the process in whose container it runs, and makes no call to the API server, \
-                     vCenter or NSX. With --detached it needs no process, logs in once to each vCenter, and explains \
+                     vCenter or NSX. With --fresh the process reads again what the explanation depends on, with its \
+                     own sessions and without a login, and the command prints the differences and the number of \
+                     calls. With --detached it needs no process, logs in once to each vCenter, and explains \
                      what API server and vCenter tell; clocks, limits and NSX are known to the leader only. Exit \
-                     codes: 0 as it should be, 1 held, 2 wrong usage, no process or no such subject, 3 not known.";
+                     codes: 0 as it should be, 1 held, or what was read again differs, 2 wrong usage, no process or no \
+                     such subject, 3 not known.";
 
 const EXAMPLES: &str = "Examples:\n  \
     kubectl -n kube-system exec POD -- /bin/vsphere-cloud-controller-manager explain vcenter vc.example.com\n  \
     kubectl -n kube-system exec POD -- /bin/vsphere-cloud-controller-manager explain node worker-7\n  \
     kubectl -n kube-system exec POD -- /bin/vsphere-cloud-controller-manager explain service shop/web\n  \
+    kubectl -n kube-system exec POD -- /bin/vsphere-cloud-controller-manager explain node worker-7 --fresh\n  \
     vsphere-cloud-controller-manager explain vm worker-7 --kubeconfig=admin.conf --cloud-config=vsphere.conf";
 
 const NAME_HELP: &str = "Name of the vCenter or Node, name, id or path of the VM, IP address, or NAMESPACE/NAME of the \
@@ -32,6 +37,11 @@ pub(super) fn command() -> Command {
             .value_parser(PossibleValuesParser::new(ExplainSubject::ALL.map(ExplainSubject::as_str)))
             .help("Kind of the subject"),
         Arg::new("name").value_name("NAME").required(true).help(NAME_HELP),
+        Arg::new("fresh")
+            .long("fresh")
+            .action(ArgAction::SetTrue)
+            .conflicts_with_all(["detached", "kubeconfig", "cloud-config"])
+            .help("Let the process read again what it knows, and print the differences and the number of calls"),
     ]);
     arguments::detachable(command)
 }
@@ -48,10 +58,16 @@ fn report(arguments: &[OsString]) -> Result<CommandOutput, CommandOutput> {
     let name = arguments::text(&matches, "name").unwrap_or_default();
     let subject = ExplainSubject::ALL.into_iter().find(|subject| subject.as_str() == kind);
     let subject = subject.ok_or_else(|| CommandOutput::failure("no such kind of subject", USAGE_ERROR))?;
-    let question = Question::Explain { subject, name: name.to_owned() };
+    let fresh = matches.get_flag("fresh").then(|| time_of_reads(options.timeout));
+    let question = Question::Explain { subject, name: name.to_owned(), fresh };
     let report = process_client::ask(&question, &options, |answer| match answer {
         Answer::Explain(report) => Some((report.verdict(), *report)),
         _ => None,
     })?;
     Ok(output::report("Explanation", &report, &report.lines(), report.verdict(), &options))
+}
+
+/// Returns the part of `--timeout` for reads, so that what is known arrives in time also if they are not answered.
+fn time_of_reads(timeout: Duration) -> Duration {
+    timeout.mul_f64(0.8)
 }

@@ -137,7 +137,7 @@ async fn ask_within<T>(
 /// Returns the pause before the question is repeated. Without an answer, the process has made no call.
 fn repeat_pause(question: &Question, is_answered: bool) -> Duration {
     match question {
-        Question::Check { .. } if is_answered => REPEAT_WITH_CALLS,
+        Question::Check { .. } | Question::Explain { fresh: Some(_), .. } if is_answered => REPEAT_WITH_CALLS,
         _ => REPEAT,
     }
 }
@@ -302,6 +302,7 @@ fn failure(message: &str, verdict: Verdict) -> CommandOutput {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::app::inquiries::protocol::ExplainSubject;
     use crate::app::subcommands::arguments::OutputForm;
 
     fn options(source: AnswerSource) -> CommonOptions {
@@ -346,9 +347,13 @@ mod tests {
     fn a_question_that_makes_calls_is_repeated_less_often() {
         let check = Question::Check { node: None, vcenter: None, is_deep: false, is_preflight: false };
         let status = Question::Status { vcenter: None, node: None };
-        let pauses = [(&check, true), (&check, false), (&status, true)]
-            .map(|(question, is_answered)| repeat_pause(question, is_answered).as_secs());
-        assert_eq!(pauses, [10, 1, 1]);
+        let explain = |fresh| Question::Explain { subject: ExplainSubject::Node, name: "a".to_owned(), fresh };
+        let fresh = explain(Some(Duration::from_secs(7)));
+        let known = explain(None);
+        let pauses =
+            [(&check, true), (&check, false), (&status, true), (&fresh, true), (&fresh, false), (&known, true)]
+                .map(|(question, is_answered)| repeat_pause(question, is_answered).as_secs());
+        assert_eq!(pauses, [10, 1, 1, 10, 1, 1]);
     }
 
     #[test]

@@ -125,6 +125,19 @@ impl<K: CachedObject> ListedObject<K> {
     }
 }
 
+/// Returns the form in which the cache would keep this complete object; `None` if the cache would not keep it.
+///
+/// # Errors
+/// The object is too large for the cache.
+pub fn cached_form<K: CachedObject>(object: &K) -> Result<Option<Arc<K>>, serde_json::Error> {
+    let complete = serde_json::to_value(object)?;
+    let tree = Tree { path: &[], is_read: K::is_read }.deserialize(complete)?;
+    if !K::is_needed(&tree) {
+        return Ok(None);
+    }
+    cached(tree).map(Some)
+}
+
 /// Converts an object into its cached form. Fails if the object is not of this kind or is too large.
 fn cached<K: CachedObject>(tree: Value) -> Result<Arc<K>, serde_json::Error> {
     let mut object: K = serde_json::from_value(tree)?;
@@ -209,6 +222,28 @@ impl<'de> Visitor<'de> for Tree<'_> {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn the_cached_form_of_a_complete_object_is_what_the_watch_decodes() {
+        let node = json!({
+            "metadata": {"name": "a", "resourceVersion": "7", "annotations": {"other.example.com/x": "y"}},
+            "spec": {"providerID": "vsphere://a"},
+            "status": {
+                "images": [{"names": ["x"]}],
+                "conditions": [
+                    {"type": "Ready", "status": "True", "lastHeartbeatTime": "2025-01-01T00:00:00Z"},
+                    {"type": "MemoryPressure", "status": "False"},
+                ],
+            },
+        });
+        let complete: Node = serde_json::from_value(node.clone()).unwrap();
+        let watched: ListedObject<Node> = serde_json::from_value(node).unwrap();
+        let CacheAction::Needed(watched) = watched.object else { panic!("the cache needs every Node") };
+        assert_ne!(complete, *watched);
+        assert_eq!(cached_form(&complete).unwrap(), Some(watched));
+        let internal: Service = serde_json::from_value(json!({"spec": {"type": "ClusterIP"}})).unwrap();
+        assert_eq!(cached_form(&internal).unwrap(), None, "it has no load balancer");
+    }
 
     #[test]
     fn what_is_read_of_a_node_stays_and_the_rest_goes() {

@@ -44,6 +44,39 @@ fn without_ids(line: &str) -> String {
     parts.collect::<Vec<_>>().join("/")
 }
 
+/// The number of calls is that of NSX, and a change by hand is a difference.
+async fn fresh_counts_and_compares(site: &Site, leader: &Process, key: &str) {
+    let arguments = ["explain", "service", key, "--fresh"];
+    let logins = site.nsx.login_attempts().len();
+    eventually("NSX counts the calls that are printed", LIMIT, async || {
+        site.nsx.reset_counts();
+        let (code, report) = json_of(&leader.daemon, &arguments).await;
+        let counted = u64::from(site.nsx.counts().total());
+        let servers = report["fresh"]["calls"].as_array().cloned().unwrap_or_default();
+        let printed = servers.iter().find(|calls| calls["server"].as_str().unwrap().starts_with("NSX "));
+        let printed = printed.map_or(0, |calls| calls["calls"].as_u64().unwrap());
+        match code == Some(0) && printed > 3 && printed == counted {
+            true => Ok(()),
+            false => Err(format!("{code:?} {printed} {counted} {report:#}")),
+        }
+    })
+    .await;
+    assert_eq!(site.nsx.login_attempts().len(), logins, "no login more");
+    let pools = site.nsx.objects_below("/infra/lb-pools");
+    let pool = pools[0]["path"].as_str().unwrap();
+    let members = pools[0]["members"].clone();
+    site.nsx.change_by_hand("admin", pool, |pool| pool["members"] = json!([]));
+    let (code, report) = json_of(&leader.daemon, &arguments).await;
+    let objects = report["fresh"]["objects"].as_array().unwrap();
+    let differing: Vec<&Value> = objects.iter().filter(|object| object["differences"][0].is_object()).collect();
+    assert_eq!((code, differing.len()), (Some(1), 1), "{report:#}");
+    assert_eq!((&differing[0]["kind"], &differing[0]["name"]), (&json!("pool"), &json!(pool)), "{report:#}");
+    let difference = &differing[0]["differences"][0];
+    assert_eq!((&difference["field"], &difference["read"]), (&json!("members"), &json!("none")), "{report:#}");
+    site.nsx.change_by_hand("admin", pool, |pool| pool["members"] = members);
+    explained(leader, key, 0, &["served at 192.0.2.5"]).await;
+}
+
 async fn node_port(site: &Site, name: &str) -> i64 {
     let service = serde_json::to_value(site.services.get(name).await.unwrap()).unwrap();
     service["spec"]["ports"][0]["nodePort"].as_i64().unwrap()
@@ -65,6 +98,8 @@ async fn a_service_is_explained_from_its_creation_to_its_deletion() {
     let (code, document) = json_of(&leader.daemon, &["explain", "service", &key]).await;
     assert_eq!((code, &document["state"]), (Some(0), &json!("settled")), "{document:#}");
 
+    fresh_counts_and_compares(&site, &leader, &key).await;
+
     let unknown = ask(&leader.daemon, &["explain", "service", &site.key("wep")]).await;
     assert_eq!((unknown.code, unknown.output.as_str()), (Some(2), ""));
     assert!(unknown.messages.ends_with(&format!("the nearest names are {key}\n")), "{}", unknown.messages);
@@ -73,6 +108,8 @@ async fn a_service_is_explained_from_its_creation_to_its_deletion() {
     standby.daemon.wait_for_line("standing by", LIMIT).await;
     let parts = ["not known: only the leader lists NSX", "never in this term", "TCP/80 to node port"];
     explained(&standby, &key, 3, &parts).await;
+    let fresh = ask(&standby.daemon, &["explain", "service", &key, "--fresh"]).await;
+    assert!(fresh.code == Some(3) && fresh.output.contains("only the leader logs in to NSX"), "{}", fresh.output);
 
     let class = |class: Value| json!({"metadata": {"annotations": {"loadbalancer.vmware.io/class": class}}});
     site.patch("web", class(json!("gold"))).await;

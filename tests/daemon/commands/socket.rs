@@ -2,6 +2,9 @@
 
 use std::collections::VecDeque;
 
+use ccm::app::options::PROGRAM;
+use ccm::runtime::local_socket;
+use serde_json::{Value, json};
 use support::process::Usage;
 use support::{Daemon, Vcenter, eventually};
 use tokio::io::AsyncWriteExt as _;
@@ -14,6 +17,8 @@ use crate::cluster::{Cluster, LIMIT};
 /// Number of connections, and of those that stay open at a time.
 const CONNECTIONS: usize = 2000;
 const OPEN: usize = 64;
+/// Number of connections that the daemon serves at the same time.
+const SERVED: usize = 8;
 /// Maximum growth of the memory, in kB. Each place of the socket takes at most one request of 64 KiB.
 const GROWTH: u64 = 16 * 1024;
 
@@ -71,4 +76,39 @@ async fn two_thousand_connections_with_half_requests_stop_neither_nodes_nor_prob
         }
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_daemon_that_is_busy_or_stopped_is_exit_code_3_and_another_version_gets_no_answer() {
+    let cluster = Cluster::new().await;
+    let vcenter = Vcenter::start(&cluster.scenario(0..1)).await;
+    let mut daemon = cluster.start_for(&vcenter, &[]).await;
+    daemon.wait_for_line(" started", LIMIT).await;
+
+    let request = json!({"version": "0.0.1 (abc)", "question": {"Weather": {}}}).to_string();
+    let process = i32::try_from(daemon.pid().unwrap()).unwrap();
+    let answer = local_socket::ask(PROGRAM, Some(process), request.as_bytes(), LIMIT).await.unwrap();
+    let response: Value = serde_json::from_slice(&answer).unwrap();
+    let reason = response["answer"]["Err"].as_str().unwrap();
+    let own = response["version"].as_str().unwrap();
+    assert!(own.starts_with(env!("CARGO_PKG_VERSION")) && reason.contains(&format!("{own:?}")), "{response}");
+    assert!(reason.contains("the command has version \"0.0.1 (abc)\""), "{response}");
+
+    let address = address(&daemon).await;
+    let mut open = Vec::new();
+    for _ in 0..SERVED {
+        let mut stream = UnixStream::connect(&address).await.unwrap();
+        stream.write_all(&[0, 0]).await.unwrap();
+        open.push(stream);
+    }
+    let busy = ask(&daemon, &["status"]).await;
+    assert_eq!((busy.code, busy.output.as_str()), (Some(3), ""), "{}", busy.messages);
+    assert!(busy.messages.contains("busy with other requests"), "{}", busy.messages);
+    drop(open);
+
+    daemon.signal("STOP").await;
+    let stopped = ask(&daemon, &["status", "--timeout=2s"]).await;
+    daemon.signal("CONT").await;
+    assert_eq!((stopped.code, stopped.output.as_str()), (Some(3), ""), "{}", stopped.messages);
+    assert!(stopped.messages.contains("did not answer within 2s"), "{}", stopped.messages);
 }

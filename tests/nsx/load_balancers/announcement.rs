@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, OnceLock, Weak};
 
 use async_trait::async_trait;
+use ccm::clients::nsx::Object;
 use ccm::clients::nsx::realization::{Reservation, RevisionStatus};
 use ccm::cloud::{Error, LeaderToken};
 use ccm::providers::vsphere::nsx::load_balancer::NsxLoadBalancers;
@@ -14,7 +15,7 @@ use ccm::providers::vsphere::nsx::load_balancer::backend::{
     Usage,
 };
 use ccm::providers::vsphere::nsx::load_balancer::explanation::CallPurpose;
-use ccm::providers::vsphere::nsx::load_balancer::layout::ClusterLayout;
+use ccm::providers::vsphere::nsx::load_balancer::layout::{ClusterLayout, ObjectKind};
 use ccm::providers::vsphere::nsx::load_balancer::plan::Action;
 use ccm::providers::vsphere::nsx::load_balancer::preview::StepPurpose;
 use ccm::providers::vsphere::nsx::load_balancer::resource::Resource;
@@ -98,6 +99,10 @@ impl Backend for AnnouncedBackend {
 
     async fn address_pools(&self) -> Result<BTreeSet<Box<str>>, Error> {
         self.backend.address_pools().await
+    }
+
+    async fn read_object(&self, kind: ObjectKind, path: &str) -> Result<Option<Object>, Error> {
+        self.backend.read_object(kind, path).await
     }
 
     async fn suitability(&self, object: &ConfiguredObject) -> Result<Suitability, Error> {

@@ -28,7 +28,7 @@ pub(in crate::app::inquiries) const CALLS: usize = 2;
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// Time limit of all calls of one command to one product, including the wait for the calls of other commands.
-pub(super) const TOTAL_LIMIT: Duration = Duration::from_secs(20);
+pub(in crate::app::inquiries) const TOTAL_LIMIT: Duration = Duration::from_secs(20);
 
 /// The namespace of Events about Nodes.
 const NODE_EVENTS: &str = "default";

@@ -8,6 +8,7 @@ use crate::app::inquiries::Inquiries;
 use crate::app::reports::explain::{Section, SubjectState};
 use crate::cloud::{Presence, Reason, Unknown, node};
 use crate::providers::provider_id::BiosUuid;
+use crate::providers::vsphere::Provider;
 use crate::providers::vsphere::nodes::lookup::instance_cache::CachedInstance;
 use crate::providers::vsphere::nodes::lookup::resolution::SearchAnswer;
 use crate::providers::vsphere::nodes::reports::VmReport;
@@ -26,10 +27,7 @@ pub(super) fn explain(process: &Inquiries, name: &str) -> Result<Explanation, Ve
     let Some(provider) = process.vsphere.provider() else {
         return Ok(not_known(subject(name), "the process stops"));
     };
-    let last_name = name.rsplit('/').next().unwrap_or(name);
-    let mut vms = provider.vm_reports(|key, vm| *key.id == *name || vm.name == name || vm.name == last_name);
-    // A name from the end of a path counts only for the VM at this path.
-    vms.retain(|vm| *vm.key.id == *name || vm.name == name || vm.path.as_deref() == Some(name));
+    let mut vms = watched_vms(&provider, name);
     if vms.is_empty() {
         return match vms_gap(process) {
             Some(gap) => Ok(not_known(subject(name), &gap)),
@@ -40,6 +38,15 @@ pub(super) fn explain(process: &Inquiries, name: &str) -> Result<Explanation, Ve
     let entries = entries(process);
     let relations: Vec<Vec<NodeRelation>> = vms.iter().map(|vm| relations(vm, &entries)).collect();
     Ok(explanation(name, &vms, &relations))
+}
+
+/// Returns the watched VMs with this id, name or inventory path.
+pub(super) fn watched_vms(provider: &Provider, name: &str) -> Vec<VmReport> {
+    let last_name = name.rsplit('/').next().unwrap_or(name);
+    let mut vms = provider.vm_reports(|key, vm| *key.id == *name || vm.name == name || vm.name == last_name);
+    // A name from the end of a path counts only for the VM at this path.
+    vms.retain(|vm| *vm.key.id == *name || vm.name == name || vm.path.as_deref() == Some(name));
+    vms
 }
 
 fn subject(name: &str) -> String {

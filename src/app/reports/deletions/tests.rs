@@ -130,6 +130,7 @@ fn explanation() -> ExplainReport {
         summary: "not deleted: DeletionGracePeriod".to_owned(),
         state: SubjectState::Held,
         sections: vec![],
+        fresh: None,
     }
 }
 

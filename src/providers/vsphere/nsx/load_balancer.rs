@@ -17,6 +17,7 @@ mod body;
 mod cleanup;
 pub mod explanation;
 pub mod families;
+pub mod fresh_read;
 pub mod layout;
 pub mod members;
 mod node_addresses;

@@ -6,6 +6,7 @@
 //!
 //! Mirrors `pkg/cloudprovider/vsphere/route`.
 
+pub mod fresh_read;
 pub mod ownership;
 mod realization;
 pub mod static_route;

@@ -18,9 +18,11 @@ use crate::providers::vsphere::config::{Config, NsxConfig, NsxLogin, OptionalSec
 use crate::providers::vsphere::login::LoginPause;
 use crate::providers::vsphere::nsx::UsableAddressesOf;
 use crate::providers::vsphere::nsx::inspection::{NsxInspection, inspect};
+use crate::providers::vsphere::nsx::load_balancer::fresh_read::ServiceReading;
 use crate::providers::vsphere::nsx::load_balancer::orphans::Policy;
 use crate::providers::vsphere::nsx::load_balancer::{self, RequestedAddresses};
 use crate::providers::vsphere::nsx::load_balancer::{NsxLoadBalancers, backend};
+use crate::providers::vsphere::nsx::routes::fresh_read::RouteReading;
 use crate::providers::vsphere::nsx::routes::{Adoption, KnownRoute, RouterRoutes};
 use crate::providers::{BuildError, Task};
 
@@ -287,6 +289,32 @@ impl NsxServices {
         if let Some(balancers) = balancers {
             balancers.list_once().await;
         }
+    }
+
+    /// Whether a login of NSX is in use, so that a read needs none.
+    fn has_login(&self) -> bool {
+        let connected = self.connected.lock();
+        connected.as_ref().is_some_and(|connected| connected.client.login().is_some())
+    }
+
+    /// As [`NsxLoadBalancers::read_objects_of`]; `None` without load balancers or a login in use.
+    pub async fn read_objects_of(&self, service: &str) -> Option<ServiceReading> {
+        let balancers = self.load_balancers().filter(|_| self.has_login())?;
+        Some(balancers.read_objects_of(service).await)
+    }
+
+    /// Reads the known routes of this Node to these networks, as [`RouterRoutes::read_known_route`]; `None` without
+    /// usable routes or a login in use.
+    pub async fn read_known_routes(&self, node: &Node, networks: &[IpNet]) -> Option<Vec<RouteReading>> {
+        let RoutesPart::Served(routes) = self.routes() else { return None };
+        if !self.has_login() {
+            return None;
+        }
+        let mut readings = Vec::new();
+        for network in networks {
+            readings.extend(routes.read_known_route(node, network).await);
+        }
+        Some(readings)
     }
 
     /// As [`inspect`]; `None` without a login in use.

@@ -4,6 +4,7 @@ pub mod account;
 mod datacenters;
 mod power;
 pub mod reads;
+mod record;
 
 use std::convert::Infallible;
 use std::pin::pin;

@@ -7,7 +7,9 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::snapshot::{Entity, PowerState, VmRecord};
-use crate::clients::vim::{MoRef, ObjectUpdate, PropertyChange, UpdateKind, UpdateSet, Value, decode_name};
+use crate::clients::vim::{
+    MissingProperty, MoRef, ObjectContent, ObjectUpdate, PropertyChange, UpdateKind, UpdateSet, Value, decode_name,
+};
 use crate::providers::provider_id::BiosUuid;
 
 /// Maximum number of unreadable paths recorded per VM. Fewer paths than this are watched.
@@ -66,20 +68,7 @@ impl Mirror {
             (UpdateKind::Modify, Some(known)) => VmRecord::clone(known),
             _ => VmRecord::default(),
         };
-        for change in &update.changes {
-            assign_vm(&mut record, change, &self.entities);
-        }
-        for missing in &update.missing {
-            // An unreadable property keeps its last value, except for properties that must be current.
-            match missing.path.as_str() {
-                "runtime.powerState" => record.power_state = None,
-                "runtime.connectionState" => record.connection_state = None,
-                _ => {}
-            }
-            if record.unreadable.len() < MAX_UNREADABLE && !record.unreadable.contains(&missing.path) {
-                record.unreadable.push(missing.path.clone());
-            }
-        }
+        update_record(&mut record, &update.changes, &update.missing, &self.entities);
         // An unchanged record keeps its allocation, so that readers can compare pointers.
         if known.is_none_or(|known| **known != record) {
             touched.objects |= known.is_none();
@@ -122,6 +111,38 @@ impl Mirror {
             touched.objects |= known.is_none();
             touched.entities = true;
             self.entities.insert(update.object.clone(), entity);
+        }
+    }
+}
+
+/// Returns the record of a VM whose properties were read, and not reported by a subscription.
+pub fn record_of(content: ObjectContent) -> VmRecord {
+    let ObjectContent { properties, missing, .. } = content;
+    let change = |(name, value)| PropertyChange { name, value: Some(value) };
+    let changes: Vec<PropertyChange> = properties.into_iter().map(change).collect();
+    let mut record = VmRecord::default();
+    update_record(&mut record, &changes, &missing, &HashMap::new());
+    record
+}
+
+fn update_record(
+    record: &mut VmRecord,
+    changes: &[PropertyChange],
+    missing: &[MissingProperty],
+    entities: &HashMap<MoRef, Entity>,
+) {
+    for change in changes {
+        assign_vm(record, change, entities);
+    }
+    for missing in missing {
+        // An unreadable property keeps its last value, except for properties that must be current.
+        match missing.path.as_str() {
+            "runtime.powerState" => record.power_state = None,
+            "runtime.connectionState" => record.connection_state = None,
+            _ => {}
+        }
+        if record.unreadable.len() < MAX_UNREADABLE && !record.unreadable.contains(&missing.path) {
+            record.unreadable.push(missing.path.clone());
         }
     }
 }
@@ -210,6 +231,20 @@ mod tests {
     }
 
     const UUID: &str = "422e4956-ad22-1139-6d72-59cc8f26bc90";
+
+    #[test]
+    fn the_properties_of_a_read_give_the_same_record_as_those_of_a_subscription() {
+        let properties = [("name", "a%2fb"), ("summary.config.uuid", UUID), ("runtime.powerState", "poweredOn")];
+        let mut mirror = Mirror::default();
+        let changes = properties.iter().map(|(path, value)| (*path, text(value))).collect();
+        apply(&mut mirror, vec![vm(UpdateKind::Enter, changes)]);
+        let content = ObjectContent {
+            object: MoRef::new("VirtualMachine", "vm-1"),
+            properties: properties.map(|(path, value)| (path.to_owned(), Value::Text(value.to_owned()))).into(),
+            missing: Vec::new(),
+        };
+        assert_eq!(record_of(content), *mirror.vms["vm-1"]);
+    }
 
     #[test]
     fn an_enter_brings_every_watched_property() {

@@ -434,6 +434,12 @@ impl Session {
         Ok(handle.rest())
     }
 
+    /// Returns a client with the REST session in use; `None` if no REST session is open. Makes no call and no login.
+    pub(super) fn rest_in_use(&self) -> Option<ClientInUse<vapi::Client>> {
+        let handle = self.current();
+        handle.rest.has_session().then(|| handle.rest())
+    }
+
     /// Handles a refused REST session. The next [`Session::rest`] opens another session.
     pub(super) async fn rest_refused(&self, refused: &ClientInUse<vapi::Client>) {
         let _turn = self.rest_login_lock.acquire().await;

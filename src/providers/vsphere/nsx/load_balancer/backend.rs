@@ -207,6 +207,12 @@ pub trait Backend: Send + Sync {
     /// The list failed.
     async fn address_pools(&self) -> Result<BTreeSet<Box<str>>, Error>;
 
+    /// Reads the object at this path; `None` if it does not exist.
+    ///
+    /// # Errors
+    /// The read failed.
+    async fn read_object(&self, kind: ObjectKind, path: &str) -> Result<Option<Object>, Error>;
+
     /// Checks whether a configured object exists and is usable.
     ///
     /// # Errors

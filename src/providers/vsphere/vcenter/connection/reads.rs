@@ -16,7 +16,7 @@ use crate::providers::vsphere::vcenter::outage::failure_of;
 use crate::providers::vsphere::vcenter::snapshot::VcenterFailure;
 
 /// Time limit of one read or search.
-const READ_LIMIT: Duration = Duration::from_secs(10);
+pub(super) const READ_LIMIT: Duration = Duration::from_secs(10);
 
 /// The privilege that a read needs. Reported if the denial of vCenter names no privilege.
 pub(super) const READ_PRIVILEGE: &str = "System.Read";
@@ -42,7 +42,7 @@ pub enum ReadAnswer<T> {
 
 impl<T> ReadAnswer<T> {
     /// Maps `Found` by `judge`. Other results stay.
-    fn and_then<U>(self, judge: impl FnOnce(T) -> ReadAnswer<U>) -> ReadAnswer<U> {
+    pub(super) fn and_then<U>(self, judge: impl FnOnce(T) -> ReadAnswer<U>) -> ReadAnswer<U> {
         match self {
             ReadAnswer::Found(found) => judge(found),
             ReadAnswer::Gone => ReadAnswer::Gone,

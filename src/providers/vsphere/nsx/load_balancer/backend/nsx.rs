@@ -446,6 +446,10 @@ impl Backend for NsxBackend {
         Ok(ids)
     }
 
+    async fn read_object(&self, kind: ObjectKind, path: &str) -> Result<Option<Object>, Error> {
+        self.get(kind, path, &format!("read the {} {path}", kind.name())).await
+    }
+
     async fn suitability(&self, object: &ConfiguredObject) -> Result<Suitability, Error> {
         let (path, operation) = match object {
             ConfiguredObject::AddressPool(id) => (format!("{ADDRESS_POOLS}/{id}"), "ip-pools.get"),

@@ -13,6 +13,8 @@ mod config_lint;
 mod flags_page;
 #[path = "cli/kubectl_plugin.rs"]
 mod kubectl_plugin;
+#[path = "cli/process.rs"]
+mod process;
 
 use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::net::TcpListener;

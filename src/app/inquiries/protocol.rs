@@ -232,6 +232,35 @@ pub fn parse(bytes: &[u8]) -> Result<Request, String> {
     serde_json::from_value(fields).map_err(|error| unreadable(&error))
 }
 
+/// Parses the response of a process.
+///
+/// # Errors
+/// The bytes are no response, or the process has another version. The text is for the command's user.
+pub fn parse_response(bytes: &[u8]) -> Result<Response, ResponseError> {
+    // Reads the version first, because another version may have other answers.
+    let fields: Value = serde_json::from_slice(bytes).map_err(ResponseError::Unreadable)?;
+    let theirs = fields.get("version").and_then(Value::as_str).unwrap_or_default().to_owned();
+    if theirs != version() {
+        return Err(ResponseError::OtherVersion(theirs.chars().take(MESSAGE).collect()));
+    }
+    serde_json::from_value(fields).map_err(ResponseError::Unreadable)
+}
+
+/// Reason why a response cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ResponseError {
+    /// The process has this version, which may be empty.
+    #[error(
+        "the command has version {own:?}, and the process has version {0:?}: run the command in the container of the \
+         process",
+        own = version()
+    )]
+    OtherVersion(String),
+    /// The bytes are no response.
+    #[error("the answer of the process cannot be read")]
+    Unreadable(#[source] serde_json::Error),
+}
+
 /// Returns the length of the longest text in the value, in bytes.
 fn longest_text(value: &Value) -> usize {
     match value {
@@ -302,6 +331,21 @@ mod tests {
         }
         let long = format!("{{\"version\":\"{}\"}}", "v".repeat(9000));
         assert!(parse(long.as_bytes()).unwrap_err().len() < 500);
+    }
+
+    #[test]
+    fn a_response_of_another_version_is_recognised_whatever_its_answer_is() {
+        let own = encode(Err("why".to_owned()), &BTreeSet::new());
+        assert_eq!(parse_response(&own).unwrap().answer, Err("why".to_owned()));
+        for other in ["{\"version\":\"9.9.9\",\"answer\":{\"Ok\":{\"Weather\":7}}}", "{\"version\":\"9.9.9\"}"] {
+            let error = parse_response(other.as_bytes()).unwrap_err().to_string();
+            assert!(error.contains("\"9.9.9\"") && error.contains(&version()), "{error}");
+        }
+        let unknown = format!("{{\"version\":{:?},\"answer\":{{\"Ok\":{{\"Weather\":7}}}}}}", version());
+        for bytes in [b"".as_slice(), b"\xff", unknown.as_bytes()] {
+            let error = parse_response(bytes).unwrap_err();
+            assert!(matches!(error, ResponseError::Unreadable(_)), "{error}");
+        }
     }
 
     #[test]

@@ -206,6 +206,9 @@ impl BundlePartState {
 }
 
 impl BundleManifest {
+    /// The `kind` of JSON and YAML.
+    pub const KIND: &str = "BundleManifest";
+
     /// Returns the result: missing permissions do not make a bundle incomplete.
     pub fn verdict(&self) -> Verdict {
         match self.parts.iter().any(|part| part.state.is_incomplete()) {
@@ -328,6 +331,6 @@ mod tests {
     #[test]
     fn the_document_is_the_golden_file() {
         let manifest = all();
-        assert_golden("bundle-manifest", "BundleManifest", manifest.verdict(), &manifest);
+        assert_golden("bundle-manifest", BundleManifest::KIND, manifest.verdict(), &manifest);
     }
 }

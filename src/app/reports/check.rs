@@ -272,6 +272,9 @@ impl CheckSummary {
 }
 
 impl CheckReport {
+    /// The `kind` of JSON and YAML.
+    pub const KIND: &str = "CheckReport";
+
     /// Returns the result. Warnings are no findings.
     pub fn verdict(&self) -> Verdict {
         match self.summary {

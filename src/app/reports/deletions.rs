@@ -60,6 +60,9 @@ pub enum ChangeOutcome {
 }
 
 impl DeletionsReport {
+    /// The `kind` of JSON and YAML.
+    pub const KIND: &str = "Deletions";
+
     /// Returns the result: that of the change, if the command makes one.
     pub fn verdict(&self) -> Verdict {
         match self.change.as_ref().map(|change| change.outcome) {

@@ -103,6 +103,9 @@ impl Section {
 }
 
 impl ExplainReport {
+    /// The `kind` of JSON and YAML.
+    pub const KIND: &str = "Explanation";
+
     /// Returns the result. What was not read again is not known, and a difference is a finding.
     pub fn verdict(&self) -> Verdict {
         if self.fresh.as_ref().is_some_and(|fresh| !fresh.is_complete()) {

@@ -1,6 +1,7 @@
 //! Golden files of reports: the documents of `-o json`, whose fields scripts read. `UPDATE_GOLDEN=1 cargo test --lib
 //! golden` writes the files again.
 
+use super::explain::ExplainReport;
 use super::{Verdict, document};
 use serde::Serialize;
 use serde_json::Value;
@@ -97,7 +98,7 @@ fn documented(heading: &str) -> BTreeSet<String> {
 #[test]
 fn each_field_of_each_kind_has_a_value_in_a_golden_file() {
     let kinds = fields_by_kind();
-    let expected = ["BundleManifest", "Check", "Deletions", "Explain", "Plan", "Status"];
+    let expected = ["BundleManifest", "CheckReport", "Deletions", "Explanation", "Plan", "Status"];
     assert_eq!(kinds.keys().collect::<Vec<_>>(), expected);
     for (kind, fields) in kinds {
         let empty: Vec<_> = fields.iter().filter(|(_, is_filled)| !**is_filled).map(|(path, _)| path).collect();
@@ -110,7 +111,7 @@ fn each_subject_of_explain_has_a_golden_file() {
     let documents = documents();
     for subject in ["node", "deletion", "vm", "ip", "vcenter", "service", "route"] {
         let document = &documents[&format!("explain-{subject}")];
-        assert_eq!(document["kind"], "Explain", "{subject}");
+        assert_eq!(document["kind"], ExplainReport::KIND, "{subject}");
     }
 }
 

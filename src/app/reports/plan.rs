@@ -395,6 +395,9 @@ impl PlanPart {
 }
 
 impl PlanReport {
+    /// The `kind` of JSON and YAML.
+    pub const KIND: &str = "Plan";
+
     /// Sets the sums over all parts.
     #[must_use]
     pub fn with_counts(mut self) -> Self {

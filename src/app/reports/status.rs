@@ -302,6 +302,9 @@ impl ConfigurationStatus {
 }
 
 impl StatusReport {
+    /// The `kind` of JSON and YAML.
+    pub const KIND: &str = "Status";
+
     /// Returns the result. A part that was not looked at is not as it should be: the result is then incomplete.
     pub fn verdict(&self) -> Verdict {
         if self.lines().iter().any(|line| line.emphasis == Emphasis::Finding) {

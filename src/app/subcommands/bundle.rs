@@ -108,7 +108,7 @@ fn bundle(arguments: &[OsString]) -> Result<CommandOutput, CommandOutput> {
 
 /// Returns the manifest as a message, because the archive is the output.
 fn output_of(manifest: &BundleManifest, options: &CommonOptions) -> CommandOutput {
-    let report = output::report("BundleManifest", manifest, &manifest.lines(), manifest.verdict(), options);
+    let report = output::report(BundleManifest::KIND, manifest, &manifest.lines(), manifest.verdict(), options);
     CommandOutput { output: String::new(), messages: report.output, exit_code: report.exit_code }
 }
 

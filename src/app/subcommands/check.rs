@@ -57,5 +57,5 @@ fn report(arguments: &[OsString]) -> Result<CommandOutput, CommandOutput> {
         Answer::Check(report) => Some((report.verdict(), *report)),
         _ => None,
     })?;
-    Ok(output::report("CheckReport", &report, &report.lines(), report.verdict(), &options))
+    Ok(output::report(CheckReport::KIND, &report, &report.lines(), report.verdict(), &options))
 }

@@ -121,7 +121,7 @@ fn ask(request: DeletionsRequest, options: &CommonOptions) -> Result<DeletionsRe
 }
 
 fn printed(report: &DeletionsReport, options: &CommonOptions) -> CommandOutput {
-    output::report("Deletions", report, &report.lines(), report.verdict(), options)
+    output::report(DeletionsReport::KIND, report, &report.lines(), report.verdict(), options)
 }
 
 /// Shows the proof, asks unless `is_confirmed`, and allows the deletion of the Node that was shown.

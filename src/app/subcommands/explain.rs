@@ -64,7 +64,7 @@ fn report(arguments: &[OsString]) -> Result<CommandOutput, CommandOutput> {
         Answer::Explain(report) => Some((report.verdict(), *report)),
         _ => None,
     })?;
-    Ok(output::report("Explanation", &report, &report.lines(), report.verdict(), &options))
+    Ok(output::report(ExplainReport::KIND, &report, &report.lines(), report.verdict(), &options))
 }
 
 /// Returns the part of `--timeout` for reads, so that what is known arrives in time also if they are not answered.

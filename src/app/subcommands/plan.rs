@@ -49,5 +49,5 @@ fn report(arguments: &[OsString]) -> Result<CommandOutput, CommandOutput> {
         Answer::Plan(report) => Some((report.verdict(), *report)),
         _ => None,
     })?;
-    Ok(output::report("Plan", &report, &report.lines(), report.verdict(), &options))
+    Ok(output::report(PlanReport::KIND, &report, &report.lines(), report.verdict(), &options))
 }

@@ -3,7 +3,7 @@
 use super::arguments::{AnswerSource, CommonOptions};
 use super::{CommandOutput, USAGE_ERROR};
 use crate::app::inquiries;
-use crate::app::inquiries::protocol::{Answer, DeletionsRequest, Question, Request, Response, version};
+use crate::app::inquiries::protocol::{self, Answer, DeletionsRequest, Question, Request, ResponseError, version};
 use crate::app::observer::{Observer, ObserverError};
 use crate::app::options::PROGRAM;
 use crate::app::reports::Verdict;
@@ -206,8 +206,9 @@ impl Respondent {
                 Err(_) => return Err(failure(&late(options), Verdict::Incomplete)),
             },
         };
-        let response: Response = serde_json::from_slice(&bytes).map_err(|error| {
-            failure(&format!("the answer of the process cannot be read: {error}"), Verdict::Incomplete)
+        let response = protocol::parse_response(&bytes).map_err(|error| match error {
+            ResponseError::OtherVersion(_) => CommandOutput::failure(&clean(&error.to_string()), USAGE_ERROR),
+            ResponseError::Unreadable(_) => failure(&clean(&chain(&error)), Verdict::Incomplete),
         })?;
         response.answer.map_err(|reason| CommandOutput::failure(&clean(&reason), USAGE_ERROR))
     }

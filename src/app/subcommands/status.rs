@@ -43,5 +43,5 @@ fn report(arguments: &[OsString]) -> Result<CommandOutput, CommandOutput> {
         Answer::Status(report) => Some((report.verdict(), *report)),
         _ => None,
     })?;
-    Ok(output::report("Status", &report, &report.lines(), report.verdict(), &options))
+    Ok(output::report(StatusReport::KIND, &report, &report.lines(), report.verdict(), &options))
 }

@@ -162,6 +162,7 @@ fn explanation(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::app::reports::explain::ExplainReport;
     use crate::app::reports::golden::assert_golden;
 
     fn holder(node: &str) -> Holder {
@@ -226,7 +227,7 @@ mod tests {
         let reporters = [reporter(Some("a"), decision), reporter(None, None)];
         let ip: IpAddr = "10.20.0.10".parse().unwrap();
         let report = explanation(ip, 3, &reporters, &[holder("a"), holder("b")], true).report_of_test();
-        assert_golden("explain-ip", "Explain", report.verdict(), &report);
+        assert_golden("explain-ip", ExplainReport::KIND, report.verdict(), &report);
     }
 
     #[test]

@@ -254,6 +254,7 @@ fn node_section(facts: &RouteFacts, time: &AnswerTime) -> Section {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::app::reports::explain::ExplainReport;
     use crate::app::reports::golden::assert_golden;
     use crate::controllers::BlockedObject;
     use crate::controllers::route::FailedAttempt;
@@ -379,7 +380,7 @@ mod tests {
         let known = [Some(known(None)), Some(known(Some("u-7_fd00")))];
         let time = AnswerTime::of(now, "2026-11-24T03:12:40Z");
         let report = explanation(&facts, &known, &time).report_of_test();
-        assert_golden("explain-route", "Explain", report.verdict(), &report);
+        assert_golden("explain-route", ExplainReport::KIND, report.verdict(), &report);
     }
 
     #[test]

@@ -110,6 +110,7 @@ fn tags(report: &VcenterReport, is_detached: bool) -> Section {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::app::reports::explain::ExplainReport;
     use crate::app::reports::golden::assert_golden;
     use crate::providers::vsphere::login::LoginPause;
 
@@ -155,6 +156,6 @@ mod tests {
         report.session.rejections = 3;
         report.tag_reads.last = Some(last);
         let report = explanation(&report, false).report_of_test();
-        assert_golden("explain-vcenter", "Explain", report.verdict(), &report);
+        assert_golden("explain-vcenter", ExplainReport::KIND, report.verdict(), &report);
     }
 }

@@ -226,7 +226,7 @@ mod tests {
         let relations = [vec![node("a", true, "found by the provider ID"), node("b", false, "VMBacksAnotherNode: a")]];
         let explained = explanation("worker-7", &[VmReport::of_test("vm-1")], &relations);
         let report = ExplainReport { header: ReportHeader::of_standby(), ..explained.report_of_test() };
-        assert_golden("explain-vm", "Explain", report.verdict(), &report);
+        assert_golden("explain-vm", ExplainReport::KIND, report.verdict(), &report);
     }
 
     #[test]

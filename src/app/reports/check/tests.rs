@@ -100,7 +100,7 @@ fn the_document_is_the_golden_file() {
         CheckResult::incomplete(CheckId::D01, "", "only the leader knows the deletions"),
     ];
     let report = CheckReport { header: ReportHeader::of_standby(), ..report(checks) };
-    assert_golden("check", "Check", report.verdict(), &report);
+    assert_golden("check", CheckReport::KIND, report.verdict(), &report);
 }
 
 /// Returns the results of three checks, of which each passed, warns, failed, does not apply, is not known, or needs one

@@ -164,5 +164,5 @@ fn the_document_is_the_golden_file() {
         uid: Some("7c".to_owned()),
         ..report()
     };
-    assert_golden("deletions", "Deletions", report.verdict(), &report);
+    assert_golden("deletions", DeletionsReport::KIND, report.verdict(), &report);
 }

@@ -226,6 +226,6 @@ mod tests {
             sections: vec![section],
             fresh: Some(reading),
         };
-        assert_golden("explain-fresh", "Explain", report.verdict(), &report);
+        assert_golden("explain-fresh", ExplainReport::KIND, report.verdict(), &report);
     }
 }

@@ -199,14 +199,14 @@ fn the_document_is_the_golden_file() {
         let kept = change(ChangeKind::Keep, "field").with_present("a").with_planned("a");
         part.objects[0].add(kept.with_reason("Reason").with_message("the cloud says \"b\""));
     }
-    assert_golden("plan", "Plan", report.verdict(), &report);
+    assert_golden("plan", PlanReport::KIND, report.verdict(), &report);
     let unknown = || PlanPart::unknown("this process does not lead");
     let standby = PlanReport {
         header: ReportHeader::of_standby(),
         node: Some("worker-7".to_owned()),
         ..self::report(unknown(), unknown(), unknown())
     };
-    assert_golden("plan-standby", "Plan", standby.verdict(), &standby);
+    assert_golden("plan-standby", PlanReport::KIND, standby.verdict(), &standby);
     for report in [report, standby] {
         let read: PlanReport = serde_json::from_value(serde_json::to_value(&report).unwrap()).unwrap();
         assert_eq!(read, report);

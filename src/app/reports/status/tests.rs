@@ -517,5 +517,5 @@ fn full() -> StatusReport {
 /// The fields are part of the interface: scripts read them.
 #[test]
 fn the_document_is_the_golden_file() {
-    assert_golden("status", "Status", full().verdict(), &full());
+    assert_golden("status", StatusReport::KIND, full().verdict(), &full());
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::app::reports::explain::Fact;
+use crate::app::reports::explain::ExplainReport;
 use crate::app::reports::golden::assert_golden;
 use crate::cloud::Unknown;
 use crate::controllers::node_lifecycle::deletion_history::PastDeletion;
@@ -404,7 +405,7 @@ fn the_document_is_the_golden_file() {
     let node = absent(Some((DeletionRule::Grace, HoldReason::Grace { until })), now);
     let facts = DeletionFacts { node: Some(node), deletion: None };
     let report = explanation("worker-7", &facts, Some(&past), &AnswerTime::of(now, NOW)).report_of_test();
-    assert_golden("explain-deletion", "Explain", report.verdict(), &report);
+    assert_golden("explain-deletion", ExplainReport::KIND, report.verdict(), &report);
 }
 
 /// Returns what a command without a daemon reads about a Node whose VM is deleted.

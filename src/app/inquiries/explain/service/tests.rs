@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::app::reports::explain::SubjectState;
+use crate::app::reports::explain::ExplainReport;
 use crate::app::reports::golden::assert_golden;
 use crate::controllers::service::explanation::{BackendNodes, BlockedService};
 use crate::controllers::service::reason as controller;
@@ -464,7 +465,7 @@ async fn the_document_is_the_golden_file() {
         state.objects.push(object("pool", "/foreign", ObjectOwner::AnotherCluster));
     });
     let report = explanation(&known).report_of_test();
-    assert_golden("explain-service", "Explain", report.verdict(), &report);
+    assert_golden("explain-service", ExplainReport::KIND, report.verdict(), &report);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::app::reports::explain::Fact;
+use crate::app::reports::explain::ExplainReport;
 use crate::app::reports::golden::assert_golden;
 use crate::clients::vim::MoRef;
 use crate::cloud::InstanceMetadata;
@@ -417,7 +418,7 @@ fn the_document_is_the_golden_file() {
     let preview = NodePreview { blocked: Some(blocked), is_settled: false, plan: Some(plan), ..preview() };
     let next = Some(NextAttempt::Later { seconds: 23, failures: 4 });
     let report = NodeInquiry { preview: Some(preview), next, ..inquiry() }.explanation().report_of_test();
-    assert_golden("explain-node", "Explain", report.verdict(), &report);
+    assert_golden("explain-node", ExplainReport::KIND, report.verdict(), &report);
 }
 
 #[test]

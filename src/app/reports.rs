@@ -29,6 +29,8 @@ pub enum Verdict {
     Findings,
     /// Nothing is known to be wrong, but a part is not known.
     Incomplete,
+    /// The subject does not exist. What is left to show is its history.
+    NotFound,
 }
 
 impl Verdict {
@@ -37,6 +39,8 @@ impl Verdict {
         match self {
             Verdict::Ok => 0,
             Verdict::Findings => 1,
+            // As for a subject that was never known: how long a history is kept does not change the exit code.
+            Verdict::NotFound => 2,
             Verdict::Incomplete => 3,
         }
     }

@@ -208,4 +208,8 @@ async fn wait_continues_while_the_process_starts_again_and_ends_when_all_is_righ
     let none = run(&["explain", "node", "a", "--wait", "--timeout=2s"]).await;
     assert_eq!(none.status.code(), Some(2), "{none:?}");
     assert!(text(&none.stderr).contains("no running process was found"), "{none:?}");
+    let gone = Process::start(StandInAnswer::Explanation("gone"));
+    let output = run(&["explain", "node", "a", "--wait", "--timeout=60s"]).await;
+    assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(2), "Node a   gone\n"), "{output:?}");
+    gone.end().await;
 }

@@ -98,8 +98,8 @@ fn answer_of(
             Answer::Explain(Box::new(report(process, explanation)))
         }
         // The object is gone, and its end is what the user asks about.
-        (Err(_), Some(history)) => {
-            Answer::Explain(Box::new(report(process, history::of_unknown(subject, name, history))))
+        (Err(names), Some(history)) => {
+            Answer::Explain(Box::new(report(process, history::of_deleted(subject, name, history, names))))
         }
         (Err(names), None) => not_found(subject.as_str(), name, names),
     }

@@ -77,7 +77,7 @@ impl DeletionsReport {
             Verdict::Findings => Verdict::Findings,
             _ if is_finding => Verdict::Findings,
             Verdict::Ok if is_known => Verdict::Ok,
-            Verdict::Ok | Verdict::Incomplete => Verdict::Incomplete,
+            Verdict::Ok | Verdict::Incomplete | Verdict::NotFound => Verdict::Incomplete,
         }
     }
 

@@ -41,6 +41,8 @@ pub enum SubjectState {
     Held,
     /// This process does not know, for example because it does not lead.
     Unknown,
+    /// The subject does not exist any more.
+    Gone,
 }
 
 /// A part of an explanation.
@@ -117,6 +119,9 @@ impl ExplainReport {
             SubjectState::Settled => Verdict::Ok,
             SubjectState::Held => Verdict::Findings,
             SubjectState::Unknown => Verdict::Incomplete,
+            // The process has not learnt yet that the subject exists again.
+            SubjectState::Gone if has_differences => Verdict::Incomplete,
+            SubjectState::Gone => Verdict::NotFound,
         }
     }
 
@@ -125,7 +130,7 @@ impl ExplainReport {
         let emphasis = match self.state {
             SubjectState::Settled => Emphasis::Plain,
             SubjectState::Held => Emphasis::Finding,
-            SubjectState::Unknown => Emphasis::Notice,
+            SubjectState::Unknown | SubjectState::Gone => Emphasis::Notice,
         };
         let mut lines = Line::wrapped(emphasis, &[self.subject.clone(), self.summary.clone()]);
         let ReportHeader { host, leads, is_detached, find_leader, .. } = &self.header;
@@ -216,8 +221,8 @@ mod tests {
         let detached = ExplainReport { header, ..report.clone() };
         assert_eq!(detached.lines()[1].text(), "read from cp-2: what the leader waits for is not known here");
         let verdict = |state| ExplainReport { state, ..report.clone() }.verdict().exit_code();
-        let states = [SubjectState::Settled, SubjectState::Held, SubjectState::Unknown];
-        assert_eq!(states.map(verdict), [0, 1, 3]);
+        let states = [SubjectState::Settled, SubjectState::Held, SubjectState::Unknown, SubjectState::Gone];
+        assert_eq!(states.map(verdict), [0, 1, 3, 2]);
     }
 
     #[test]
@@ -240,6 +245,9 @@ mod tests {
             (SubjectState::Held, vec![same()], Verdict::Findings),
             (SubjectState::Held, vec![failed()], Verdict::Incomplete),
             (SubjectState::Unknown, vec![other()], Verdict::Incomplete),
+            (SubjectState::Gone, vec![same()], Verdict::NotFound),
+            (SubjectState::Gone, vec![other()], Verdict::Incomplete),
+            (SubjectState::Gone, vec![failed()], Verdict::Incomplete),
         ] {
             assert_eq!(report(state, objects.clone()).verdict(), expected, "{state:?} {objects:?}");
         }

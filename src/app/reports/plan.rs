@@ -447,7 +447,7 @@ impl PlanReport {
         let (emphasis, verdict) = match self.verdict() {
             Verdict::Ok => (Emphasis::Plain, "no change"),
             Verdict::Findings => (Emphasis::Finding, "changes"),
-            Verdict::Incomplete => (Emphasis::Notice, "incomplete"),
+            Verdict::Incomplete | Verdict::NotFound => (Emphasis::Notice, "incomplete"),
         };
         lines.push(Line::new(emphasis, &format!("{verdict}: {}", self.counts.text())));
         lines

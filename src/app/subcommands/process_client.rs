@@ -122,7 +122,9 @@ async fn ask_within<T>(
         let pause = repeat_pause(question, answer.is_ok());
         let is_last_attempt = !options.waits || end <= Instant::now() + pause;
         match answer {
-            Ok((verdict, answer)) if is_last_attempt || verdict == Verdict::Ok => return Ok(answer),
+            // The same question will not find what does not exist.
+            Ok((Verdict::Ok | Verdict::NotFound, answer)) => return Ok(answer),
+            Ok((_, answer)) if is_last_attempt => return Ok(answer),
             Ok((_, answer)) => last = Some(answer),
             // The same question will not do better.
             Err(error) if error.exit_code == USAGE_ERROR && !error.messages.contains(WHERE) => return Err(error),

@@ -57,7 +57,7 @@ async fn explain_deletion_shows_what_holds_a_node_until_its_remedy_is_applied() 
     assert!(history[1].contains("Z Permitted: ") && history[1].contains(", allowed by annotation, "), "{history:?}");
     let CommandResult { code, output, .. } = ask(&leader, &["explain", "node", &gone]).await;
     assert!(
-        code == Some(3)
+        code == Some(2)
             && output.contains("does not exist: see its last decisions")
             && output.contains("Z Initialised: "),
         "{output}"

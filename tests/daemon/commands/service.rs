@@ -133,7 +133,7 @@ async fn a_service_is_explained_from_its_creation_to_its_deletion() {
         let CommandResult { code, output, .. } = ask(&leader.daemon, &["explain", "service", &key]).await;
         let is_gone =
             output.contains("does not exist: see its last decisions") && output.contains("Z DeletedLoadBalancer: ");
-        if code == Some(3) && is_gone { Ok(()) } else { Err(format!("{code:?}, {output}")) }
+        if code == Some(2) && is_gone { Ok(()) } else { Err(format!("{code:?}, {output}")) }
     })
     .await;
 }

@@ -4,7 +4,7 @@ use super::Explanation;
 use super::outside_text::clipped;
 use crate::app::inquiries::protocol::ExplainSubject;
 use crate::app::inquiries::{Inquiries, whole};
-use crate::app::reports::explain::{Section, SubjectState};
+use crate::app::reports::explain::{Section, SubjectState, nearest};
 use crate::controllers::decisions::{ALL_ROUTES, Decision, SubjectKind};
 
 /// Maximum number of decisions in an explanation.
@@ -26,13 +26,18 @@ pub(super) fn section(process: &Inquiries, subject: ExplainSubject, name: &str) 
     (is_own || (!decisions.is_empty() && process.nodes.contains(name))).then(|| of(&decisions))
 }
 
-/// Explains a subject that was deleted, and about which decisions are known.
-pub(super) fn of_unknown(subject: ExplainSubject, name: &str, history: Section) -> Explanation {
+/// Explains a subject that was deleted, and about which decisions are known. `names` are those of the subjects that
+/// exist.
+pub(super) fn of_deleted(subject: ExplainSubject, name: &str, history: Section, names: Vec<String>) -> Explanation {
+    let mut similar = Section::new("Similar names");
+    for name in nearest(name, names) {
+        similar.add("", name);
+    }
     Explanation {
         subject: title(subject, &clipped(name)),
         summary: "does not exist: see its last decisions".to_owned(),
-        state: SubjectState::Unknown,
-        sections: vec![history],
+        state: SubjectState::Gone,
+        sections: vec![history, similar],
     }
 }
 
@@ -92,6 +97,17 @@ mod tests {
         let expected =
             [fact("2026-11-24T03:12:40Z Deleted: UID 5a0f: the VM is gone"), fact("2026-11-24T03:12:10Z Settled")];
         assert_eq!(of(&decisions).facts, expected);
+    }
+
+    #[test]
+    fn a_subject_that_is_gone_has_its_history_and_similar_names() {
+        let mut history = Section::new("History");
+        history.add("", "Deleted");
+        let names = ["worker-1", "worker-3", "storage"].map(str::to_owned).to_vec();
+        let gone = of_deleted(ExplainSubject::Node, "worker-2", history.clone(), names);
+        assert_eq!((gone.state, gone.subject.as_str()), (SubjectState::Gone, "Node worker-2"));
+        let similar: Vec<&str> = gone.sections[1].facts.iter().map(|fact| fact.text.as_str()).collect();
+        assert_eq!((&gone.sections[0], similar.as_slice()), (&history, ["worker-1", "worker-3"].as_slice()));
     }
 
     #[test]

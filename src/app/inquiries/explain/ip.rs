@@ -72,7 +72,7 @@ fn subject(ip: IpAddr) -> String {
 fn doubted(explanation: Explanation, gap: &str) -> Explanation {
     match explanation.state {
         SubjectState::Held => explanation,
-        SubjectState::Settled | SubjectState::Unknown => {
+        SubjectState::Settled | SubjectState::Unknown | SubjectState::Gone => {
             let summary = format!("not known: {}, and {gap}", explanation.summary);
             Explanation { state: SubjectState::Unknown, summary, ..explanation }
         }

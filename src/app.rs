@@ -9,7 +9,7 @@ mod controllers;
 mod election;
 pub mod files;
 mod inquiries;
-mod observer;
+pub mod observer;
 pub mod options;
 mod pages;
 pub mod reports;

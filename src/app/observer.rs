@@ -20,6 +20,7 @@ use crate::providers::vsphere::login::LoginPause;
 use crate::providers::vsphere::login::credentials::CredentialState;
 use crate::providers::vsphere::vcenter::snapshot::ConnectionStep;
 use crate::runtime::core_dumps;
+use crate::runtime::local_socket::RequestHandler as _;
 use jiff::Timestamp;
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -114,6 +115,12 @@ impl Observer {
             return Err(ObserverError::LoginsPaused(paused));
         }
         Ok(self.inquiries.respond(request).await)
+    }
+
+    /// Returns the encoded response to the bytes of a request, as a process returns it over its local socket. Waits for
+    /// nothing that is still being read.
+    pub async fn respond_to_bytes(&self, request: Vec<u8>) -> Vec<u8> {
+        self.inquiries.handle(request).await
     }
 
     /// Logs out and stops all tasks, in a few seconds.

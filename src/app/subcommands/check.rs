@@ -2,6 +2,7 @@
 
 use super::{CommandOutput, arguments, output, process_client};
 use crate::app::inquiries::protocol::{Answer, Question};
+use crate::app::reports::check::CheckReport;
 use clap::{Arg, ArgAction, Command};
 use std::ffi::OsString;
 

@@ -2,6 +2,7 @@
 
 use super::{CommandOutput, USAGE_ERROR, arguments, output, process_client};
 use crate::app::inquiries::protocol::{Answer, ExplainSubject, Question};
+use crate::app::reports::explain::ExplainReport;
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, Command};
 use std::ffi::OsString;

@@ -2,6 +2,7 @@
 
 use super::{CommandOutput, arguments, output, process_client};
 use crate::app::inquiries::protocol::{Answer, Question};
+use crate::app::reports::status::StatusReport;
 use clap::{Arg, Command};
 use std::ffi::OsString;
 

@@ -1,7 +1,5 @@
 //! `explain --fresh` against a running daemon whose watch of vCenter is held up.
 
-use std::time::Duration;
-
 use support::{Counts, Daemon, Rule, Vcenter, eventually};
 
 use super::{CommandResult, ask, compare_with_page, json, normalised, start_candidate};

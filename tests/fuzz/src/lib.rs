@@ -18,6 +18,7 @@ mod memory;
 mod nodes;
 mod nsx;
 mod port;
+mod requests;
 mod rest;
 mod services;
 mod soap;
@@ -87,4 +88,5 @@ targets! {
     client_authorities = port::client_authorities, 60;
     pem = port::pem, 100;
     socket_frame = socket::frame, 300;
+    socket_request = requests::request, 300;
 }

@@ -139,6 +139,7 @@ properties! {
     client_authorities,
     pem,
     socket_frame,
+    socket_request,
 }
 
 #[test]

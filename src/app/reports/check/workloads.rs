@@ -199,11 +199,7 @@ pub(super) mod tests {
     use super::*;
     use crate::app::reports::check::CheckStatus;
 
-    pub(in crate::app::reports::check) fn workload(
-        kind: &'static str,
-        name: &str,
-        arguments: &[&str],
-    ) -> Workload {
+    pub(in crate::app::reports::check) fn workload(kind: &'static str, name: &str, arguments: &[&str]) -> Workload {
         Workload {
             kind,
             namespace: "kube-system".to_owned(),

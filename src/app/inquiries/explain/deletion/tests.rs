@@ -1,8 +1,8 @@
 //! Tests of the explanation, as tables of texts.
 
 use super::*;
-use crate::app::reports::explain::Fact;
 use crate::app::reports::explain::ExplainReport;
+use crate::app::reports::explain::Fact;
 use crate::app::reports::golden::assert_golden;
 use crate::cloud::Unknown;
 use crate::controllers::node_lifecycle::deletion_history::PastDeletion;

@@ -1,8 +1,8 @@
 //! Table tests: what is known of a Service, and the text.
 
 use super::*;
-use crate::app::reports::explain::SubjectState;
 use crate::app::reports::explain::ExplainReport;
+use crate::app::reports::explain::SubjectState;
 use crate::app::reports::golden::assert_golden;
 use crate::controllers::service::explanation::{BackendNodes, BlockedService};
 use crate::controllers::service::reason as controller;

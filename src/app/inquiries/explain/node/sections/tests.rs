@@ -1,8 +1,8 @@
 //! Tests of the text of explanations of Nodes.
 
 use super::*;
-use crate::app::reports::explain::Fact;
 use crate::app::reports::explain::ExplainReport;
+use crate::app::reports::explain::Fact;
 use crate::app::reports::golden::assert_golden;
 use crate::clients::vim::MoRef;
 use crate::cloud::InstanceMetadata;

@@ -9,6 +9,8 @@ mod realization;
 mod steps;
 
 pub(super) use deletion::delete_lb_service;
+#[cfg(test)]
+pub(super) use preview::planned;
 pub use preview::{PlannedStep, StepKind};
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -79,7 +81,7 @@ pub(super) struct CallObservation {
     /// The load balancer service in use, or the message that the configured one is unusable.
     pub(super) lb_service: Result<Option<Resource>, String>,
     /// A copy of [`ServiceCall::settled_paths`] at the time of the observation.
-    settled_paths: BTreeSet<Box<str>>,
+    pub(super) settled_paths: BTreeSet<Box<str>>,
     /// Addresses of allocations of the Service that virtual servers of other owners use.
     pub(super) addresses_in_use: BTreeSet<IpAddr>,
 }

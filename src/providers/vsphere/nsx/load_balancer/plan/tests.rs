@@ -8,6 +8,7 @@ use proptest::prelude::*;
 
 use super::super::layout::ObjectKind::{Allocation, Group, Monitor, PersistenceProfile, Pool, VirtualServer};
 use super::super::layout::{MonitorType, Protocol};
+use super::super::service_call::PlannedStep;
 use super::*;
 use crate::providers::vsphere::config::address_rules::IpFamily;
 
@@ -172,6 +173,13 @@ impl World {
         assert!(!others.any(is_same), "NSX refuses it: another virtual server is in the place of {server:?}");
     }
 
+    /// Applies a step, and checks that it does what was announced.
+    fn apply_announced(&mut self, announced: &PlannedStep, step: &Action<'_>, wanted: &DesiredLoadBalancer) {
+        let before = self.objects.clone();
+        self.apply(step, wanted);
+        announcement::check(announced, step, &before, &self.objects);
+    }
+
     /// Applies a step and adds its word to the log.
     fn apply(&mut self, step: &Action<'_>, wanted: &DesiredLoadBalancer) {
         let word = match step {
@@ -314,11 +322,15 @@ impl World {
         for _ in 0..steps {
             let (objects, lb_service, read) = (self.view(), self.lb_service.clone(), self.read.clone());
             let known = CurrentState { settled_paths: &read, ..known(&objects, lb_service.as_ref()) };
-            let Some(step) = next_for(wanted, known) else { break };
+            let announced = announcement::announced(&[(wanted, known)]);
+            let Some(step) = next_for(wanted, known) else {
+                assert_eq!(announced.step, None);
+                break;
+            };
             assert!(self.log.len() < 500, "it comes to no end: {:?}", self.log);
             let address = address(wanted, &self.objects);
             let served = self.served(wanted, address);
-            self.apply(&step, wanted);
+            self.apply_announced(&announced, &step, wanted);
             let is_deletion = matches!(step, Action::Delete(one) if one.kind == VirtualServer);
             assert!(
                 !is_deletion || served == self.served(wanted, address),
@@ -343,10 +355,14 @@ impl World {
             let mut all = vec![(first, known(&of_first, &*LAYOUT)), (second, known(&of_second, &*SECOND_LAYOUT))];
             // A load balancer that neither exists nor is wanted has no plan.
             all.retain(|(wanted, known)| !wanted.ports.is_empty() || !known.ours.is_empty());
-            let Some((at, step)) = next(&all) else { break };
+            let announced = announcement::announced(&all);
+            let Some((at, step)) = next(&all) else {
+                assert_eq!(announced.step, None);
+                break;
+            };
             let (wanted, known) = all[at];
             self.second = known.layout.secondary;
-            self.apply(&step, wanted);
+            self.apply_announced(&announced, &step, wanted);
             if matches!(step, Action::PortConflict { .. }) {
                 break;
             }
@@ -376,7 +392,10 @@ impl World {
             && let Some(step) = next_deletion(nothing, &CurrentState { settled_paths: &read, ..known(&objects, None) })
         {
             assert!(self.log.len() < 500, "it comes to no end: {:?}", self.log);
-            self.apply(&step, nothing);
+            let known = CurrentState { settled_paths: &read, ..known(&objects, None) };
+            let deletion = DesiredLoadBalancer { ports: Vec::new(), ..nothing.clone() };
+            let announced = announcement::announced(&[(&deletion, known)]);
+            self.apply_announced(&announced, &step, nothing);
         }
         std::mem::take(&mut self.log)
     }
@@ -731,6 +750,7 @@ fn an_address_that_does_not_come_keeps_no_other_one_from_being_released_or_used(
 }
 
 mod addresses;
+mod announcement;
 mod features;
 mod golden;
 mod properties;

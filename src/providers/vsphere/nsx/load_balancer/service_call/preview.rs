@@ -11,7 +11,7 @@ use crate::providers::vsphere::nsx::load_balancer::families::RequestedFamilies;
 use crate::providers::vsphere::nsx::load_balancer::layout::{MonitorType, ObjectKind, has_own_form};
 use crate::providers::vsphere::nsx::load_balancer::members::Member;
 use crate::providers::vsphere::nsx::load_balancer::plan::Action;
-use crate::providers::vsphere::nsx::load_balancer::resource::{Resource, ResourceSpec};
+use crate::providers::vsphere::nsx::load_balancer::resource::{REQUEST_VERSION, Resource, ResourceSpec};
 use crate::providers::vsphere::nsx::load_balancer::service_request;
 
 /// Maximum number of addresses in one difference.
@@ -107,7 +107,8 @@ impl ServiceCall<'_> {
     }
 }
 
-fn planned(targets: &[FamilyTarget<'_>]) -> PlannedStep {
+/// Returns the next step for these load balancers of one Service.
+pub(in crate::providers::vsphere::nsx::load_balancer) fn planned(targets: &[FamilyTarget<'_>]) -> PlannedStep {
     let planned = match next(targets) {
         Some((target, step)) => PlannedStep::of(&step, &target.desired.members),
         None => PlannedStep::default(),
@@ -157,6 +158,7 @@ fn changes(resource: &Resource, desired: &Resource, members: &[Member]) -> Vec<S
     }
     let monitor_type = |one: &ResourceSpec| text(one.monitor_type.map(MonitorType::resource_type));
     compare("type", monitor_type(present), monitor_type(wanted));
+    compare("HTTP version", version(present), version(wanted));
     compare("source ranges", ranges(resource), ranges(desired));
     let timeout = |one: &ResourceSpec| text(one.timeout.map(|timeout| format!("{} s", timeout.as_secs())));
     compare("timeout", timeout(present), timeout(wanted));
@@ -176,6 +178,11 @@ fn changes(resource: &Resource, desired: &Resource, members: &[Member]) -> Vec<S
 
 fn text(value: Option<impl ToString>) -> String {
     value.map_or_else(|| "none".to_owned(), |value| value.to_string())
+}
+
+/// Returns the version of the requests of a monitor.
+fn version(spec: &ResourceSpec) -> String {
+    if spec.has_other_version { "another one".to_owned() } else { REQUEST_VERSION.to_owned() }
 }
 
 fn path(path: &str) -> String {

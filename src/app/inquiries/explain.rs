@@ -3,7 +3,7 @@
 mod actors;
 pub(super) mod answer_time;
 pub(super) mod completeness;
-mod deletion;
+pub(super) mod deletion;
 pub(super) mod fresh;
 mod history;
 mod ip;

@@ -130,6 +130,12 @@ fn explanation(name: &str, facts: &DeletionFacts, past: Option<&PastDeletion>, t
     }
 }
 
+/// Returns the sentence about a Node that exists, for tests of other commands.
+#[cfg(test)]
+pub(in crate::app::inquiries) fn summary(name: &str, facts: &DeletionFacts) -> String {
+    explanation(name, facts, None, &AnswerTime::now()).summary
+}
+
 /// Explains a Node that another replica, or an earlier process, has deleted.
 fn of_past(name: &str, past: &PastDeletion) -> Explanation {
     let (replica, time) = (clipped(&past.replica), whole(past.time));
@@ -185,6 +191,9 @@ fn standing(node: &NodeDeletionFacts, hold: Option<&HoldAdvice>) -> (SubjectStat
         (Some(Exemption::NotReady), _) => settled("not a candidate for deletion: Ready=False, so its kubelet reports"),
         (Some(Exemption::Leaving), _) => settled("deleted already: it waits for its finalizers"),
         (None, Some(Candidacy::VmExists)) => settled("not a candidate for deletion: its VM exists"),
+        (None, Some(Candidacy::VmAbsent(_))) if node.checks.is_none() => {
+            (SubjectState::Unknown, "not known yet: its VM is looked up again at the next check".to_owned())
+        }
         (None, Some(_)) if node.mode == DeletionMode::DryRun => {
             settled("would be deleted: every rule has passed. --node-deletion=dry-run reports it at the next check")
         }

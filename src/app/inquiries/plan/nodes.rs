@@ -256,6 +256,11 @@ fn add_deletion(object: &mut ObjectPlan, facts: &NodeDeletionFacts, inputs: &Nod
             let Some(hold) = hold else {
                 let message = format!("after a fresh proof; VM confirmed deleted: {proof}");
                 object.add(deletion_change(facts).with_message(&message));
+                if let Some(failed) = facts.failed_attempt() {
+                    let message = "every rule has passed; the last check ended with this reason";
+                    let hold = PlannedChange::new(ChangeKind::Hold, "last attempt");
+                    object.add(hold.with_reason(failed.reason.as_str()).with_message(message));
+                }
                 return true;
             };
             object.add(held_deletion(&hold, (inputs.end_of)(&hold).as_deref()));

@@ -7,11 +7,12 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Node;
 
 use super::{NodeLifecycleReconciler, now};
+use crate::cloud::Reason;
 use crate::cloud::node;
 use crate::controllers::BlockedObject;
 use crate::controllers::node_lifecycle::DeletionMode;
 use crate::controllers::node_lifecycle::candidacy::{self, Candidacy, Exemption};
-use crate::controllers::node_lifecycle::deletion_policy::{DeletionChecks, Facts, LastAnswer};
+use crate::controllers::node_lifecycle::deletion_policy::{DeletionChecks, DeletionRule, Facts, LastAnswer};
 use crate::controllers::node_lifecycle::recent_deletions::NodeDeletion;
 
 /// The deletion of the Nodes with one name. At least one of the fields is not `None`.
@@ -42,6 +43,17 @@ pub struct NodeDeletionFacts {
     pub checks: Option<DeletionChecks>,
     /// The reason that is reported on the Node, if any. May concern the out-of-service taint.
     pub reported: Option<BlockedObject>,
+}
+
+impl NodeDeletionFacts {
+    /// Returns the reported reason of a Node about which every rule has passed: the last attempt has failed. `None` if
+    /// the reason is older than the current state of the rules.
+    pub fn failed_attempt(&self) -> Option<&BlockedObject> {
+        let has_passed = self.checks.as_ref().is_some_and(|checks| checks.hold.is_none());
+        // A reason of the deletion policy is replaced at the next check, which nothing holds.
+        let is_of_rule = |reason: Reason| DeletionRule::ALL.iter().any(|rule| rule.reason() == reason);
+        self.reported.as_ref().filter(|reported| has_passed && !is_of_rule(reported.reason))
+    }
 }
 
 impl NodeLifecycleReconciler {

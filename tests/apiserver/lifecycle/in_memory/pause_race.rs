@@ -7,12 +7,15 @@ use ccm::controllers::node_lifecycle::{LifecycleSettings, Limit};
 use fastrand::Rng;
 use tokio::time::Instant;
 
+use super::server::Delays;
 use super::world::{World, pass, seconds, settings};
 
 /// Number of random runs.
 const RUNS: u64 = 40;
 /// Number of pauses in a run.
 const PAUSES: usize = 4;
+/// Longer than the controllers wait for an answer.
+const LONGEST_REQUEST: Duration = Duration::from_secs(13);
 /// Length of a pause that is ended by a command.
 const LENGTH: Duration = Duration::from_secs(3600);
 
@@ -30,7 +33,7 @@ async fn run(seed: u64) -> Seen {
     let settings = LifecycleSettings { grace: seconds(1), mass_hold: Duration::ZERO, limit, ..settings() };
     let world = World::start(settings.clone()).await;
     let other = World::on(world.server.clone(), world.cloud.clone(), settings).await;
-    world.server.with(|state| state.delays = Some(Rng::with_seed(seed)));
+    world.server.with(|state| state.delays = Some(Delays::new(seed, LONGEST_REQUEST)));
     let mut random = Rng::with_seed(seed + 1);
     let mut seen = Seen::default();
     let losses = async {

@@ -44,6 +44,39 @@ pub struct Sent {
     pub body: Value,
 }
 
+/// The result of one request that changes a Node, or that failed.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    pub at: Instant,
+    pub method: Method,
+    pub name: String,
+    /// The Node before the request; `None` if there was none.
+    pub before: Option<Value>,
+    /// The Node after the request; `None` if it was deleted, or if there was none.
+    pub after: Option<Value>,
+    /// Whether the request was executed, and the client got the answer of the API server.
+    pub is_success: bool,
+}
+
+/// Random times that requests are under way.
+pub struct Delays {
+    random: fastrand::Rng,
+    longest: Duration,
+}
+
+impl Delays {
+    /// Most requests take less than 100 ms, and the others less than `longest`.
+    pub fn new(seed: u64, longest: Duration) -> Self {
+        Self { random: fastrand::Rng::with_seed(seed), longest }
+    }
+
+    fn next(&mut self) -> Duration {
+        let is_short = self.random.u8(..10) < 7;
+        let limit = if is_short { Duration::from_millis(100) } else { self.longest };
+        limit.mul_f64(self.random.f64())
+    }
+}
+
 type Meddler = Box<dyn FnOnce(&mut State) + Send>;
 
 /// The API server. Clones are the same server.
@@ -72,8 +105,10 @@ pub struct State {
     uids: u32,
     /// The Lease about the pause of deletions.
     pub leases: Leases,
-    /// Source of random times that requests are under way; `None` for none.
-    pub delays: Option<fastrand::Rng>,
+    /// Random times that requests are under way; `None` for none.
+    pub delays: Option<Delays>,
+    /// The results of the requests about Nodes that changed a Node or failed, in the order of their execution.
+    pub outcomes: Vec<Outcome>,
     /// Times at which Nodes were deleted by requests.
     pub deleted_at: Vec<Instant>,
 }
@@ -147,8 +182,18 @@ impl State {
             self.deleted_at.push(Instant::now());
             return (200, json!({"kind": "Status", "apiVersion": "v1", "status": "Success", "metadata": {}}));
         }
-        self.change(name, body);
+        let change = strategic(&node, body);
+        self.change(name, &change);
         (200, self.nodes[name].clone())
+    }
+
+    /// Records the result of a request.
+    fn conclude(&mut self, method: &Method, name: &str, before: Option<Value>, is_success: bool) {
+        let after = self.nodes.get(name).cloned();
+        if !is_success || before != after {
+            let (method, name) = (method.clone(), name.to_owned());
+            self.outcomes.push(Outcome { at: Instant::now(), method, name, before, after, is_success });
+        }
     }
 }
 
@@ -256,12 +301,17 @@ impl Server {
             self.show(&state);
             state.fate(&parts.method)
         };
-        let done = match fate {
-            Fate::Works | Fate::DoneAndFails(_) | Fate::DoneAndLost => {
-                Some(self.with(|state| state.perform(&parts.method, &name, &body)))
-            }
-            Fate::Refused(_) | Fate::Lost => None,
-        };
+        let done = self.with(|state| {
+            let before = state.nodes.get(&name).cloned();
+            let done = match fate {
+                Fate::Works | Fate::DoneAndFails(_) | Fate::DoneAndLost => {
+                    Some(state.perform(&parts.method, &name, &body))
+                }
+                Fate::Refused(_) | Fate::Lost => None,
+            };
+            state.conclude(&parts.method, &name, before, fate == Fate::Works);
+            done
+        });
         let (code, answer) = match (fate, done) {
             (Fate::Works, Some(done)) => done,
             (Fate::Refused(code) | Fate::DoneAndFails(code), _) => failure(code, "Forbidden"),
@@ -272,12 +322,9 @@ impl Server {
 
     /// Waits while a request is under way. A request that the client gives up meanwhile does not arrive.
     async fn travel(&self) {
-        let delay = self.lock().delays.as_mut().map(|random| match random.u8(..10) {
-            0..7 => random.u64(..100),
-            _ => random.u64(..13_000),
-        });
+        let delay = self.lock().delays.as_mut().map(Delays::next);
         if let Some(delay) = delay {
-            tokio::time::sleep(Duration::from_millis(delay)).await;
+            tokio::time::sleep(delay).await;
         }
     }
 
@@ -355,6 +402,23 @@ fn complete(code: u16, body: &Value) -> Response<UnsyncBoxBody<Bytes, BoxError>>
     let mut response = Response::new(body.boxed_unsync());
     *response.status_mut() = StatusCode::from_u16(code).expect("a code");
     response
+}
+
+/// Returns the merge of a strategic merge patch, as far as the controllers use one: conditions are merged by their type,
+/// and a list of addresses replaces the former one.
+fn strategic(node: &Value, patch: &Value) -> Value {
+    let mut change = patch.clone();
+    if let Some(Value::Array(conditions)) = change.pointer_mut("/status/conditions") {
+        let present = node.pointer("/status/conditions").and_then(Value::as_array).cloned().unwrap_or_default();
+        let kept = present.into_iter().filter(|other| !conditions.iter().any(|new| new["type"] == other["type"]));
+        let mut merged: Vec<Value> = kept.collect();
+        merged.append(conditions);
+        *conditions = merged;
+    }
+    if let Some(Value::Array(addresses)) = change.pointer_mut("/status/addresses") {
+        addresses.retain(|address| address.get("$patch").is_none());
+    }
+    change
 }
 
 /// Merges objects recursively, removes members for null, and replaces all other values. Tests always give the complete

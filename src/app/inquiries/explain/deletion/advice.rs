@@ -6,7 +6,7 @@ use crate::app::inquiries::explain::outside_text::clipped;
 use crate::app::reports::explain::Section;
 use crate::cloud::Reason;
 use crate::controllers::node_lifecycle::candidacy::Candidacy;
-use crate::controllers::node_lifecycle::deletion_policy::{DeletionRule, HoldReason};
+use crate::controllers::node_lifecycle::deletion_policy::HoldReason;
 use crate::controllers::node_lifecycle::plan::ANNOTATION_ALLOW_DELETION;
 use crate::controllers::node_lifecycle::{DeletionMode, NodeDeletionFacts};
 use crate::providers::vsphere::reason;
@@ -56,7 +56,7 @@ pub(super) fn of(name: &str, node: &NodeDeletionFacts, time: &AnswerTime) -> Opt
         }
         Candidacy::VmAbsent(_) => match &node.checks.as_ref()?.hold {
             Some((_, hold)) => Some(by_policy(name, hold, time)),
-            None => failed(name, node),
+            None => node.failed_attempt().map(|reported| failed(name, reported.reason)),
         },
     }
 }
@@ -130,18 +130,12 @@ pub(super) fn by_policy(name: &str, hold: &HoldReason, time: &AnswerTime) -> Hol
     HoldAdvice { word: hold.reason(), message: clipped(&hold.message(until.as_deref())), actor, remedies }
 }
 
-/// Returns the reported reason of a Node about which every rule has passed: the last attempt has failed. `None` if the
-/// reason is older than the current state of the rules.
-fn failed(name: &str, node: &NodeDeletionFacts) -> Option<HoldAdvice> {
-    let word = node.reported.as_ref()?.reason;
-    // A reason of the deletion policy is replaced at the next check, which nothing holds.
-    if DeletionRule::ALL.iter().any(|rule| rule.reason() == word) {
-        return None;
-    }
-    Some(HoldAdvice {
+/// Returns the reason of a failed attempt to delete a Node about which every rule has passed.
+fn failed(name: &str, word: Reason) -> HoldAdvice {
+    HoldAdvice {
         word,
         message: "every rule has passed; the last check ended with this reason".to_owned(),
         actor: "no one: the check is repeated".to_owned(),
         remedies: vec![format!("kubectl describe node {name} shows the Event with the cause")],
-    })
+    }
 }

@@ -1,5 +1,7 @@
 //! Tests of the plan for a Node: its changes are exactly the fields in which the Node differs after the writes.
 
+mod race;
+
 use super::*;
 use crate::cloud::node::Readiness;
 use crate::cloud::{AbsenceProof, FoundBy};

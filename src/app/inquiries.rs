@@ -33,7 +33,7 @@ use async_trait::async_trait;
 use check::permissions::{CALLS, PermissionSettings};
 use jiff::{Timestamp, Unit};
 use plan::PlanSettings;
-use protocol::{Answer, Question, Request, Response, version};
+use protocol::{Answer, Question, Request};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
@@ -186,11 +186,11 @@ impl RequestHandler for Inquiries {
     }
 }
 
-/// Returns the response to `check` if the daemon would not start with its flags and files.
-pub fn of_unusable_settings(errors: &SettingErrors) -> Response {
+/// Returns the answer to `check` if the daemon would not start with its flags and files.
+pub fn of_unusable_settings(errors: &SettingErrors) -> Answer {
     let host = hostname().unwrap_or_else(|| "unknown-host".to_owned());
     let report = check::of_unusable_settings(errors, host, whole(Timestamp::now()));
-    Response { version: version(), answer: Ok(Answer::Check(Box::new(report))) }
+    Answer::Check(Box::new(report))
 }
 
 /// Returns the time without fractions of a second.

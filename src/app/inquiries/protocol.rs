@@ -2,6 +2,7 @@
 
 pub(super) mod masking;
 
+use crate::app::reports::Verdict;
 use crate::app::reports::bundle::{BundlePart, KnownName, PartPage};
 use crate::app::reports::check::CheckReport;
 use crate::app::reports::deletions::DeletionsReport;
@@ -200,6 +201,20 @@ pub enum Answer {
         /// The most similar names.
         nearest: Vec<String>,
     },
+}
+
+impl Answer {
+    /// Returns the verdict of the report. An answer without a report has nothing to find.
+    pub fn verdict(&self) -> Verdict {
+        match self {
+            Self::Status(report) => report.verdict(),
+            Self::Explain(report) => report.verdict(),
+            Self::Check(report) => report.verdict(),
+            Self::Deletions(report) => report.verdict(),
+            Self::Plan(report) => report.verdict(),
+            Self::BundlePart(_) | Self::BundleNames(_) | Self::NotFound { .. } => Verdict::Ok,
+        }
+    }
 }
 
 /// Returns version and commit of this program. Command and process must have the same.

@@ -55,7 +55,7 @@ fn report(arguments: &[OsString]) -> Result<CommandOutput, CommandOutput> {
     let (is_deep, is_preflight) = (matches.get_flag("deep"), matches.get_flag("preflight"));
     let question = Question::Check { node, vcenter, is_deep, is_preflight };
     let report = process_client::ask(&question, &options, |answer| match answer {
-        Answer::Check(report) => Some((report.verdict(), *report)),
+        Answer::Check(report) => Some(*report),
         _ => None,
     })?;
     Ok(output::report(CheckReport::KIND, &report, &report.lines(), report.verdict(), &options))

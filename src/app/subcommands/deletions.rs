@@ -115,7 +115,7 @@ fn action(matches: &ArgMatches, options: &CommonOptions) -> Result<DeletionsActi
 
 fn ask(request: DeletionsRequest, options: &CommonOptions) -> Result<DeletionsReport, CommandOutput> {
     process_client::ask(&Question::Deletions(request), options, |answer| match answer {
-        Answer::Deletions(report) => Some((report.verdict(), *report)),
+        Answer::Deletions(report) => Some(*report),
         _ => None,
     })
 }

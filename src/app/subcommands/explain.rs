@@ -62,7 +62,7 @@ fn report(arguments: &[OsString]) -> Result<CommandOutput, CommandOutput> {
     let fresh = matches.get_flag("fresh").then(|| time_of_reads(options.timeout));
     let question = Question::Explain { subject, name: name.to_owned(), fresh };
     let report = process_client::ask(&question, &options, |answer| match answer {
-        Answer::Explain(report) => Some((report.verdict(), *report)),
+        Answer::Explain(report) => Some(*report),
         _ => None,
     })?;
     Ok(output::report(ExplainReport::KIND, &report, &report.lines(), report.verdict(), &options))

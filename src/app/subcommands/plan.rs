@@ -47,7 +47,7 @@ fn report(arguments: &[OsString]) -> Result<CommandOutput, CommandOutput> {
     let (options, matches) = arguments::parse(command(), arguments)?;
     let question = Question::Plan { node: arguments::text(&matches, "node").map(str::to_owned) };
     let report = process_client::ask(&question, &options, |answer| match answer {
-        Answer::Plan(report) => Some((report.verdict(), *report)),
+        Answer::Plan(report) => Some(*report),
         _ => None,
     })?;
     Ok(output::report(PlanReport::KIND, &report, &report.lines(), report.verdict(), &options))

@@ -31,24 +31,30 @@ const OBSERVER_THREADS: usize = 2;
 /// As [`REPEAT`], after an answer for which the process called the API server and vCenter.
 const REPEAT_WITH_CALLS: Duration = Duration::from_secs(10);
 
-/// Asks until `verdict` of the answer is [`Verdict::Ok`] or `--timeout` has passed with `--wait`, and once without.
-/// Returns the last answer.
+/// Asks until [`Answer::verdict`] is [`Verdict::Ok`] or `--timeout` has passed with `--wait`, and once without. Returns
+/// what `read` takes from the last answer; `None` means that the answer is to another question.
 ///
 /// # Errors
 /// The output with the reason why there is no answer.
 pub fn ask<T>(
     question: &Question,
     options: &CommonOptions,
-    read: impl Fn(Answer) -> Option<(Verdict, T)>,
+    read: impl FnOnce(Answer) -> Option<T>,
 ) -> Result<T, CommandOutput> {
+    let answer = last_answer(question, options)?;
+    read(answer).ok_or_else(|| failure("the process answered another question", Verdict::Incomplete))
+}
+
+/// As [`ask`], for any answer: all commands share this code.
+fn last_answer(question: &Question, options: &CommonOptions) -> Result<Answer, CommandOutput> {
     match &options.source {
         AnswerSource::Process { .. } => {
             let runtime = runtime(&mut Builder::new_current_thread())?;
-            runtime.block_on(ask_within(&Respondent::Process, question, options, read))
+            runtime.block_on(ask_within(&Respondent::Process, question, options))
         }
         AnswerSource::Observer(flags) => {
             let runtime = runtime(Builder::new_multi_thread().worker_threads(OBSERVER_THREADS))?;
-            let answer = runtime.block_on(ask_observer(flags, question, options, read));
+            let answer = runtime.block_on(ask_observer(flags, question, options));
             // A look-up of a name may hang.
             runtime.shutdown_background();
             answer
@@ -71,12 +77,11 @@ enum Respondent {
 
 /// Starts an observer, asks it, and stops it, also after a signal: an open session would stay in vCenter, and a claimed
 /// login would count as unanswered. The second signal leaves at once.
-async fn ask_observer<T>(
+async fn ask_observer(
     flags: &[OsString],
     question: &Question,
     options: &CommonOptions,
-    read: impl Fn(Answer) -> Option<(Verdict, T)>,
-) -> Result<T, CommandOutput> {
+) -> Result<Answer, CommandOutput> {
     let stop = CancellationToken::new();
     let second_signal = shutdown::watch_signals(stop.clone())
         .map_err(|error| failure(&format!("cannot listen for signals: {error}"), Verdict::Incomplete))?;
@@ -84,14 +89,12 @@ async fn ask_observer<T>(
         let observer = match Observer::start(flags).await {
             Ok(observer) => observer,
             Err(ObserverError::Settings(errors)) if matches!(question, Question::Check { .. }) => {
-                let answer = inquiries::of_unusable_settings(&errors).answer.ok();
-                let report = answer.and_then(&read).map(|(_, report)| report);
-                return report.ok_or_else(|| failure(WRONG_ANSWER, Verdict::Incomplete));
+                return Ok(inquiries::of_unusable_settings(&errors));
             }
             Err(error) => return Err(not_observed(&error)),
         };
         let respondent = Respondent::Observer(Box::new(observer));
-        let answer = stop.run_until_cancelled(ask_within(&respondent, question, options, &read)).await;
+        let answer = stop.run_until_cancelled(ask_within(&respondent, question, options)).await;
         if let Respondent::Observer(observer) = respondent {
             observer.stop().await;
         }
@@ -103,12 +106,11 @@ async fn ask_observer<T>(
     }
 }
 
-async fn ask_within<T>(
+async fn ask_within(
     respondent: &Respondent,
     question: &Question,
     options: &CommonOptions,
-    read: impl Fn(Answer) -> Option<(Verdict, T)>,
-) -> Result<T, CommandOutput> {
+) -> Result<Answer, CommandOutput> {
     let end = Instant::now() + options.timeout;
     let request = Request { version: version(), question: question.clone(), masks_users: options.masks_users };
     let mut progress = Progress::new(respondent, question, options.timeout);
@@ -117,15 +119,15 @@ async fn ask_within<T>(
         let answer = progress.during(respondent.ask_once(options, &request, end)).await;
         let answer = answer.and_then(|answer| match answer {
             Answer::NotFound { kind, name, nearest } => Err(respondent.not_found(&kind, &name, &nearest)),
-            answer => read(answer).ok_or_else(|| failure(WRONG_ANSWER, Verdict::Incomplete)),
+            answer => Ok(answer),
         });
         let pause = repeat_pause(question, answer.is_ok());
         let is_last_attempt = !options.waits || end <= Instant::now() + pause;
         match answer {
             // The same question will not find what does not exist.
-            Ok((Verdict::Ok | Verdict::NotFound, answer)) => return Ok(answer),
-            Ok((_, answer)) if is_last_attempt => return Ok(answer),
-            Ok((_, answer)) => last = Some(answer),
+            Ok(answer) if matches!(answer.verdict(), Verdict::Ok | Verdict::NotFound) => return Ok(answer),
+            Ok(answer) if is_last_attempt => return Ok(answer),
+            Ok(answer) => last = Some(answer),
             // The same question will not do better.
             Err(error) if error.exit_code == USAGE_ERROR && !error.messages.contains(WHERE) => return Err(error),
             // With `--wait`, the process may have ended, and its successor may not have begun yet.
@@ -143,8 +145,6 @@ fn repeat_pause(question: &Question, is_answered: bool) -> Duration {
         _ => REPEAT,
     }
 }
-
-const WRONG_ANSWER: &str = "the process answered another question";
 
 /// Reports once on standard error that the command waits, if it has not ended at the time `at`.
 ///
@@ -337,7 +337,7 @@ mod tests {
         let ask = |flag: &str| {
             let options = options(AnswerSource::Observer(vec![OsString::from(flag)]));
             super::ask(&check, &options, |answer| match answer {
-                Answer::Check(report) => Some((report.verdict(), report.verdict())),
+                Answer::Check(report) => Some(report.verdict()),
                 _ => None,
             })
         };

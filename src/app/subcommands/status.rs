@@ -41,7 +41,7 @@ fn report(arguments: &[OsString]) -> Result<CommandOutput, CommandOutput> {
     let selection = |name| arguments::text(&matches, name).map(str::to_owned);
     let question = Question::Status { vcenter: selection("vcenter"), node: selection("node") };
     let report = process_client::ask(&question, &options, |answer| match answer {
-        Answer::Status(report) => Some((report.verdict(), *report)),
+        Answer::Status(report) => Some(*report),
         _ => None,
     })?;
     Ok(output::report(StatusReport::KIND, &report, &report.lines(), report.verdict(), &options))

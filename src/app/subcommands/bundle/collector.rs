@@ -217,10 +217,10 @@ impl<'a> BundleCollector<'a> {
         })
     }
 
-    fn ask<T>(&self, question: &Question, read: impl Fn(Answer) -> Option<T>) -> Result<T, CommandOutput> {
+    fn ask<T>(&self, question: &Question, read: impl FnOnce(Answer) -> Option<T>) -> Result<T, CommandOutput> {
         let left = self.end.saturating_duration_since(Instant::now());
         let options = CommonOptions { timeout: left.min(PAGE_LIMIT), waits: false, ..self.options.common.clone() };
-        process_client::ask(question, &options, |answer| read(answer).map(|content| (Verdict::Ok, content)))
+        process_client::ask(question, &options, read)
     }
 }
 

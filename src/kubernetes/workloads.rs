@@ -1,19 +1,20 @@
 //! Reads the DaemonSets, Deployments and static Pods that may run a cloud controller manager, for checks. The role of
 //! the daemon does not allow that; a kubeconfig of an administrator does.
 
+mod objects;
+
 use std::collections::BTreeMap;
-use std::fmt::Debug;
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
-use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
-use kube::api::ListParams;
-use kube::{Api, Client};
-use serde::de::DeserializeOwned;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::{ListParams, Request};
+use kube::{Client, Resource};
 
 use super::call::{CallError, limited};
 use crate::base::error_chain::chain;
+use objects::{Container, ObjectList, WorkloadObject, WorkloadStatus};
 
 /// Time limit of one call.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -90,38 +91,46 @@ impl From<CallError> for WorkloadsError {
 /// The API server refused a list or did not answer.
 pub async fn read_workloads(client: &Client) -> Result<Vec<Workload>, WorkloadsError> {
     let mut workloads = Vec::new();
-    for set in list::<DaemonSet>(client, None).await? {
-        if let Some((workload, selector)) = of_daemon_set(set) {
-            workloads.push(with_faults(client, workload, selector.as_ref()).await?);
+    for set in list::<DaemonSet>(client, None, None).await? {
+        if let Some((workload, labels)) = of_daemon_set(set) {
+            workloads.push(with_faults(client, workload, &labels).await?);
         }
     }
-    for deployment in list::<Deployment>(client, None).await? {
-        if let Some((workload, selector)) = of_deployment(deployment) {
-            workloads.push(with_faults(client, workload, selector.as_ref()).await?);
+    for deployment in list::<Deployment>(client, None, None).await? {
+        if let Some((workload, labels)) = of_deployment(deployment) {
+            workloads.push(with_faults(client, workload, &labels).await?);
         }
     }
-    workloads.extend(list::<Pod>(client, Some(COMPONENT)).await?.into_iter().filter_map(of_static_pod));
+    workloads.extend(list::<Pod>(client, None, Some(COMPONENT)).await?.into_iter().filter_map(of_static_pod));
     Ok(workloads)
 }
 
-async fn list<K>(client: &Client, labels: Option<&str>) -> Result<Vec<K>, WorkloadsError>
-where
-    K: kube::Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
-{
-    pages(&Api::all(client.clone()), labels).await
+/// Lists the objects of the kind `K` with these labels, of one or of all namespaces.
+async fn list<K: Resource<DynamicType = ()>>(
+    client: &Client,
+    namespace: Option<&str>,
+    labels: Option<&str>,
+) -> Result<Vec<WorkloadObject>, WorkloadsError> {
+    pages(client, &format!("list {}", K::plural(&())), K::url_path(&(), namespace), labels).await
 }
 
-async fn pages<K>(api: &Api<K>, labels: Option<&str>) -> Result<Vec<K>, WorkloadsError>
-where
-    K: kube::Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
-{
+async fn pages(
+    client: &Client,
+    what: &str,
+    path: String,
+    labels: Option<&str>,
+) -> Result<Vec<WorkloadObject>, WorkloadsError> {
     let mut objects = Vec::new();
     let mut parameters = ListParams { limit: Some(PAGE), ..ListParams::default() };
     parameters.label_selector = labels.map(str::to_owned);
-    let what = format!("list {}", K::plural(&()));
+    let url = Request::new(path);
     for _ in 0..MAX_PAGES {
-        let page = limited(&what, LIMIT, api.list(&parameters)).await?;
-        objects.extend(page.items);
+        let call = async {
+            let request = url.list(&parameters).map_err(kube::Error::BuildRequest)?;
+            client.request::<ObjectList>(request).await
+        };
+        let page = limited(what, LIMIT, call).await?;
+        objects.extend(page.items.unwrap_or_default());
         match page.metadata.continue_.filter(|next| !next.is_empty()) {
             Some(next) => parameters.continue_token = Some(next),
             None => return Ok(objects),
@@ -134,11 +143,12 @@ where
 async fn with_faults(
     client: &Client,
     workload: Workload,
-    selector: Option<&LabelSelector>,
+    labels: &BTreeMap<String, String>,
 ) -> Result<Workload, WorkloadsError> {
-    let labels = selector.and_then(|selector| selector.match_labels.as_ref()).map(label_text);
-    let Some(labels) = labels.filter(|_| workload.ready < workload.desired) else { return Ok(workload) };
-    let pods: Vec<Pod> = pages(&Api::namespaced(client.clone(), &workload.namespace), Some(&labels)).await?;
+    if labels.is_empty() || workload.ready >= workload.desired {
+        return Ok(workload);
+    }
+    let pods = list::<Pod>(client, Some(&workload.namespace), Some(&label_text(labels))).await?;
     Ok(Workload { faults: pods.iter().filter_map(fault_of).collect(), ..workload })
 }
 
@@ -147,38 +157,37 @@ fn label_text(labels: &BTreeMap<String, String>) -> String {
     texts.join(",")
 }
 
-fn of_daemon_set(set: DaemonSet) -> Option<(Workload, Option<LabelSelector>)> {
-    let spec = set.spec?;
-    let status = set.status.unwrap_or_default();
-    let workload = workload("DaemonSet", set.metadata, spec.template.spec.as_ref()?)?;
-    let (desired, ready) = (status.desired_number_scheduled, status.number_ready);
-    Some((Workload { desired, ready, ..workload }, Some(spec.selector)))
+/// Returns the workload of a DaemonSet, and the labels of its Pods.
+fn of_daemon_set(set: WorkloadObject) -> Option<(Workload, BTreeMap<String, String>)> {
+    let workload = workload("DaemonSet", set.metadata, &set.spec.template.spec.containers)?;
+    let (desired, ready) = (set.status.desired_number_scheduled, set.status.number_ready);
+    Some((Workload { desired, ready, ..workload }, set.spec.selector.match_labels))
 }
 
-fn of_deployment(deployment: Deployment) -> Option<(Workload, Option<LabelSelector>)> {
-    let spec = deployment.spec?;
-    let status = deployment.status.unwrap_or_default();
-    let workload = workload("Deployment", deployment.metadata, spec.template.spec.as_ref()?)?;
-    let (desired, ready) = (spec.replicas.unwrap_or(1), status.ready_replicas.unwrap_or_default());
-    Some((Workload { desired, ready, ..workload }, Some(spec.selector)))
+/// Returns the workload of a Deployment, and the labels of its Pods.
+fn of_deployment(deployment: WorkloadObject) -> Option<(Workload, BTreeMap<String, String>)> {
+    let workload = workload("Deployment", deployment.metadata, &deployment.spec.template.spec.containers)?;
+    let (desired, ready) = (deployment.spec.replicas.unwrap_or(1), deployment.status.ready_replicas);
+    Some((Workload { desired, ready, ..workload }, deployment.spec.selector.match_labels))
 }
 
 /// Returns the workload of a Pod that no DaemonSet or ReplicaSet made.
-fn of_static_pod(pod: Pod) -> Option<Workload> {
-    let owners = pod.metadata.owner_references.clone().unwrap_or_default();
+fn of_static_pod(pod: WorkloadObject) -> Option<Workload> {
+    let owners = pod.metadata.owner_references.as_deref().unwrap_or_default();
     if owners.iter().any(|owner| owner.kind != "Node") {
         return None;
     }
     let fault = fault_of(&pod);
-    let ready = i32::from(is_ready(&pod));
-    let workload = workload("Pod", pod.metadata, pod.spec.as_ref()?)?;
+    let ready = i32::from(is_ready(&pod.status));
+    let workload = workload("Pod", pod.metadata, &pod.spec.containers)?;
     Some(Workload { desired: 1, ready, faults: fault.into_iter().collect(), ..workload })
 }
 
 /// Returns the workload if a container may run a cloud controller manager.
-fn workload(kind: &'static str, metadata: ObjectMeta, spec: &PodSpec) -> Option<Workload> {
-    let images: Vec<String> = spec.containers.iter().filter_map(|container| container.image.clone()).collect();
-    let arguments: Vec<String> = spec.containers.iter().flat_map(arguments_of).collect();
+fn workload(kind: &'static str, metadata: ObjectMeta, containers: &[Container]) -> Option<Workload> {
+    let images: Vec<String> = containers.iter().filter_map(|container| container.image.clone()).collect();
+    let arguments: Vec<String> =
+        containers.iter().flat_map(|container| [&*container.command, &*container.args].concat()).collect();
     let is_named = arguments.iter().any(|argument| argument.contains(PROGRAM) || argument.starts_with(PROVIDER_FLAG));
     let has_image = images.iter().any(|image| image.contains(PROGRAM) || image.contains(GO_IMAGE));
     (is_named || has_image).then(|| Workload {
@@ -191,42 +200,29 @@ fn workload(kind: &'static str, metadata: ObjectMeta, spec: &PodSpec) -> Option<
     })
 }
 
-fn arguments_of(container: &Container) -> Vec<String> {
-    [container.command.clone().unwrap_or_default(), container.args.clone().unwrap_or_default()].concat()
-}
-
-fn is_ready(pod: &Pod) -> bool {
-    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
-    conditions.into_iter().flatten().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+fn is_ready(status: &WorkloadStatus) -> bool {
+    status.conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
 /// Returns the cause why the Pod is not ready: it is not scheduled, or a container waits.
-fn fault_of(pod: &Pod) -> Option<PodFault> {
-    if is_ready(pod) {
+fn fault_of(pod: &WorkloadObject) -> Option<PodFault> {
+    let status = &pod.status;
+    if is_ready(status) {
         return None;
     }
-    let name = pod.metadata.name.clone().unwrap_or_default();
-    let status = pod.status.as_ref()?;
-    let unscheduled = status
-        .conditions
-        .iter()
-        .flatten()
-        .find(|condition| condition.type_ == "PodScheduled" && condition.status == "False");
-    if let Some(condition) = unscheduled {
-        return Some(PodFault {
-            pod: name,
-            reason: condition.reason.clone().unwrap_or_else(|| "NotScheduled".to_owned()),
-            message: condition.message.clone().unwrap_or_default(),
-        });
-    }
-    let mut waiting =
-        status.container_statuses.iter().flatten().filter_map(|container| container.state.as_ref()?.waiting.as_ref());
-    let fault = match waiting.next() {
-        Some(waiting) => (waiting.reason.clone(), waiting.message.clone()),
-        None => (status.reason.clone().or_else(|| Some("NotReady".to_owned())), status.message.clone()),
+    let unscheduled =
+        status.conditions.iter().find(|condition| condition.type_ == "PodScheduled" && condition.status == "False");
+    let waiting = status.container_statuses.iter().find_map(|container| container.state.waiting.as_ref());
+    let (reason, message, otherwise) = match (unscheduled, waiting) {
+        (Some(condition), _) => (&condition.reason, &condition.message, "NotScheduled"),
+        (None, Some(waiting)) => (&waiting.reason, &waiting.message, ""),
+        (None, None) => (&status.reason, &status.message, "NotReady"),
     };
-    let (reason, message) = fault;
-    Some(PodFault { pod: name, reason: reason.unwrap_or_default(), message: message.unwrap_or_default() })
+    Some(PodFault {
+        pod: pod.metadata.name.clone().unwrap_or_default(),
+        reason: reason.clone().unwrap_or_else(|| otherwise.to_owned()),
+        message: message.clone().unwrap_or_default(),
+    })
 }
 
 #[cfg(test)]
@@ -234,7 +230,7 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    fn daemon_set(container: Value, desired: i32, ready: i32) -> DaemonSet {
+    fn daemon_set(container: Value, desired: i32, ready: i32) -> WorkloadObject {
         let template = json!({"metadata": {}, "spec": {"containers": [container]}});
         let selector = json!({"matchLabels": {"name": "ccm"}});
         serde_json::from_value(json!({
@@ -250,7 +246,7 @@ mod tests {
         .unwrap()
     }
 
-    fn pod(owner: Option<&str>, status: Value) -> Pod {
+    fn pod(owner: Option<&str>, status: Value) -> WorkloadObject {
         let owners = owner.map(|kind| json!([{"apiVersion": "v1", "kind": kind, "name": "o", "uid": "u"}]));
         let container = json!({"name": "c", "image": "rke2", "command": ["cloud-controller-manager"]});
         serde_json::from_value(json!({
@@ -271,11 +267,30 @@ mod tests {
         ] {
             let found = of_daemon_set(daemon_set(container.clone(), 3, 2));
             assert_eq!(found.is_some(), expected, "{container}");
-            if let Some((workload, selector)) = found {
+            if let Some((workload, labels)) = found {
                 assert_eq!((workload.kind, workload.desired, workload.ready), ("DaemonSet", 3, 2));
-                assert_eq!(label_text(&selector.unwrap().match_labels.unwrap()), "name=ccm");
+                assert_eq!(label_text(&labels), "name=ccm");
             }
         }
+    }
+
+    #[test]
+    fn a_deployment_wants_one_pod_unless_it_says_otherwise() {
+        let deployment = |spec: Value| -> WorkloadObject {
+            let container = json!({"name": "c", "image": "a", "args": ["--cloud-provider=vsphere"]});
+            let mut whole = json!({"selector": {}, "template": {"spec": {"containers": [container]}}});
+            whole.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+            serde_json::from_value(json!({"metadata": {"name": "ccm"}, "spec": whole, "status": {}})).unwrap()
+        };
+        let (workload, labels) = of_deployment(deployment(json!({}))).unwrap();
+        assert_eq!((workload.desired, workload.ready, labels.len()), (1, 0, 0));
+        assert_eq!(of_deployment(deployment(json!({"replicas": 0}))).unwrap().0.desired, 0);
+    }
+
+    #[test]
+    fn a_list_may_have_neither_items_nor_a_next_page() {
+        let list: ObjectList = serde_json::from_value(json!({"metadata": {}, "items": null})).unwrap();
+        assert!(list.items.is_none() && list.metadata.continue_.is_none());
     }
 
     #[test]

@@ -95,21 +95,23 @@ RELEASE_BINARY = $(TARGET)/$(RELEASE_TARGET)/release/vsphere-cloud-controller-ma
 CCM_COMMIT ?= $(shell git rev-parse HEAD 2>/dev/null)
 
 # Linked statically, so that it needs no file of the system it runs on. The variables reach this target's code only:
-# neither build scripts and macros, which --target keeps apart, nor any other build. Frame pointers save 4 % of the file:
-# the tables that unwind the stack need not tell how each function moves it. The C code needs no such tables, because no
-# panic passes through it. The folder of downloaded sources is cut from the paths in panics.
+# neither build scripts and macros, which --target keeps apart, nor any other build. Frame pointers save 4 % of the
+# file: the tables that unwind the stack need not tell how each function moves it. The C code needs no such tables,
+# because no panic passes through it. The folder of downloaded sources is cut from the paths in panics.
 CARGO_HOME ?= $(HOME)/.cargo
 REGISTRY_SOURCES = $(wildcard $(CARGO_HOME)/registry/src/*)
 RELEASE_RUSTFLAGS = -C target-feature=+crt-static -C force-frame-pointers=yes \
 	$(foreach folder,$(REGISTRY_SOURCES),--remap-path-prefix=$(folder)/=)
-RELEASE_VARIABLES = CARGO_TARGET_$(shell echo $(RELEASE_TARGET) | tr a-z- A-Z_)_RUSTFLAGS="$(strip $(RELEASE_RUSTFLAGS))" \
+RELEASE_VARIABLES = \
+	CARGO_TARGET_$(shell echo $(RELEASE_TARGET) | tr a-z- A-Z_)_RUSTFLAGS="$(strip $(RELEASE_RUSTFLAGS))" \
 	CFLAGS_$(subst -,_,$(RELEASE_TARGET))="-fno-asynchronous-unwind-tables $(CFLAGS)"
 
 # Its addresses are chosen at each start all the same; the list of those to mend is packed, which saves 4 % of the file.
-# Functions that came out alike are kept once, which the linker of Rust for this machine can do and others cannot.
+# Functions that came out alike are kept once, and code that a daemon seldom runs is kept apart, which saves resident
+# memory: the linker of Rust for this machine can do that, and others cannot.
 RELEASE_LINK_ARGS = -C link-arg=-Wl,-z,pack-relative-relocs
 ifeq ($(RELEASE_TARGET),x86_64-unknown-linux-gnu)
-RELEASE_LINK_ARGS += -C link-arg=-Wl,--icf=all
+RELEASE_LINK_ARGS += -C link-arg=-Wl,--icf=all,-z,keep-text-section-prefix,-T,$(CURDIR)/.cargo/sections.ld
 endif
 
 # The paths of the sources are known only when they are there.

@@ -202,7 +202,7 @@ fn a_deprecated_flag_is_told_on_standard_error() {
 
 /// A real bash runs the script, as if a user pressed the Tab key.
 #[test]
-fn bash_completes_flags() {
+fn bash_completes_flags_and_commands() {
     let script = text(&run(&["completion", "bash"]).stdout);
     let completed = |words: &str, at: usize| {
         let ask = format!(
@@ -219,6 +219,17 @@ fn bash_completes_flags() {
     assert_eq!(completed("ccm status --mask", 2), "--mask-users");
     assert_eq!(completed("ccm status -o json --cluster", 4), "", "a command has its own options only");
     assert_eq!(completed("ccm completion f", 2), "fish");
+    assert_eq!(completed("ccm status -o j", 3), "json");
+    assert_eq!(completed("ccm status --output = y", 4), "yaml", "bash makes three words of --output=y");
+    assert_eq!(completed("ccm status --output =", 3), "text json yaml");
+    assert_eq!(completed("ccm explain no", 2), "node");
+    assert_eq!(completed("ccm explain -o json ser", 4), "service");
+    assert_eq!(completed("ccm explain node no", 3), "", "the second argument is a name");
+    assert_eq!(completed("ccm explain node worker-1 --q", 4), "--quiet");
+    assert_eq!(completed("ccm deletions p", 2), "pause");
+    assert_eq!(completed("ccm bundle --wa", 2), "", "the option is hidden");
+    assert_eq!(completed("ccm status --kubeconfig /e", 3), "", "the shell completes the name of the file");
+    assert_eq!(completed("ccm status --detached -- --cluster-n", 4), "--cluster-name");
     assert_eq!(completed("ccm --cloud-config /e", 2), "");
     let registered = format!("{script}\ncomplete -p vsphere-cloud-controller-manager");
     assert!(Command::new("bash").args(["--norc", "-c", &registered]).output().unwrap().status.success());

@@ -33,7 +33,7 @@ use async_trait::async_trait;
 use check::permissions::{CALLS, PermissionSettings};
 use jiff::{Timestamp, Unit};
 use plan::PlanSettings;
-use protocol::{Answer, Question, Request};
+use protocol::{Answer, Question, Request, version};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use tokio::sync::Semaphore;

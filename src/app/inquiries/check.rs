@@ -28,7 +28,7 @@ use crate::app::reports::status::{StatusNote, StatusReport};
 use crate::app::settings::SettingErrors;
 use crate::app::vsphere::CredentialReport;
 use crate::base::addresses::host_and_port;
-use crate::providers::vsphere::config::{AddressRule, AddressRules, Config, Credentials, NsxLogin};
+use crate::providers::vsphere::config::{AddressRule, AddressRules, Config, Credentials, NsxLogin, VcenterConfig};
 use crate::providers::vsphere::login::credentials::source::SourceLocation;
 use crate::providers::vsphere::login::credentials::{CredentialState, Login};
 use crate::providers::vsphere::nodes::metadata::addresses::rule_matches::unmatched_rules;
@@ -199,30 +199,27 @@ fn users(reports: &[CredentialReport]) -> nodes::Users {
     reports.iter().filter(|report| report.is_of_vcenter).filter_map(user).collect()
 }
 
-/// Returns the Secret that may have the credentials for a server. A key of a Secret cannot contain an IPv6 address.
+/// Returns the Secret that is the only place of the credentials for a server. A key of a Secret cannot contain an IPv6
+/// address.
 fn secret_of(report: &CredentialReport, config: &Config) -> Option<SecretFacts> {
-    let vcenters = config.vcenters.iter().filter(|_| report.is_of_vcenter);
-    let of_vcenter = vcenters.filter(|vcenter| host_and_port(&vcenter.server, vcenter.port) == report.server);
-    let of_vcenter = of_vcenter.flat_map(|vcenter| {
-        let prefix = format!("{}.", vcenter.server);
-        std::iter::once(&vcenter.credentials)
-            .chain(vcenter.fallback_credentials.as_ref())
-            .map(move |credentials| (credentials, prefix.clone()))
-    });
-    let nsx = config.nsx.used().filter(|_| !report.is_of_vcenter);
-    let of_nsx = nsx.into_iter().flat_map(|nsx| match &nsx.login {
-        NsxLogin::Pair { credentials, fallback } => std::iter::once(credentials).chain(fallback.as_ref()).collect(),
-        NsxLogin::Certificate { .. } | NsxLogin::VmcToken { .. } => Vec::new(),
-    });
-    let mut found = of_vcenter.chain(of_nsx.map(|credentials| (credentials, String::new())));
-    found.find_map(|(credentials, prefix)| match credentials {
-        Credentials::Stored(SourceLocation::Secret { namespace, name }) if !prefix.contains(':') => Some(SecretFacts {
-            namespace: namespace.clone(),
-            name: name.clone(),
-            user_key: format!("{prefix}username"),
-            password_key: format!("{prefix}password"),
-        }),
-        _ => None,
+    let (prefix, sources) = match report.is_of_vcenter {
+        true => {
+            let is_server = |vcenter: &&VcenterConfig| host_and_port(&vcenter.server, vcenter.port) == report.server;
+            let vcenter = config.vcenters.iter().find(is_server)?;
+            let sources = [Some(&vcenter.credentials), vcenter.fallback_credentials.as_ref()];
+            (format!("{}.", vcenter.server), sources)
+        }
+        false => match &config.nsx.used()?.login {
+            NsxLogin::Pair { credentials, fallback } => (String::new(), [Some(credentials), fallback.as_ref()]),
+            NsxLogin::Certificate { .. } | NsxLogin::VmcToken { .. } => return None,
+        },
+    };
+    let [Some(Credentials::Stored(SourceLocation::Secret { namespace, name })), None] = sources else { return None };
+    (!prefix.contains(':')).then(|| SecretFacts {
+        namespace: namespace.clone(),
+        name: name.clone(),
+        user_key: format!("{prefix}username"),
+        password_key: format!("{prefix}password"),
     })
 }
 
@@ -246,7 +243,12 @@ fn of_servers(process: &Inquiries, state: &StatusReport, reads: &CheckReadings, 
     let time = state.time;
     let cloud_config = process.vsphere.cloud_config();
     let reports = process.vsphere.vcenter_reports();
-    let users = users(&process.vsphere.credential_reports());
+    let credentials = process.vsphere.credential_reports();
+    let users = users(&credentials);
+    let secret = |is_of_vcenter: bool, server: &str| {
+        let is_server = |report: &&CredentialReport| report.is_of_vcenter == is_of_vcenter && report.server == server;
+        credentials.iter().find(is_server).and_then(|report| secret_of(report, &cloud_config.config))
+    };
     let mut results = Vec::new();
     for vcenter in &state.vcenters {
         let report = reports.iter().find(|report| report.server == vcenter.server);
@@ -256,6 +258,7 @@ fn of_servers(process: &Inquiries, state: &StatusReport, reads: &CheckReadings, 
             account: reads.accounts.get(&vcenter.server).cloned(),
             has_zones: cloud_config.config.labels.is_some(),
             user: users.get(&vcenter.server).cloned(),
+            secret: secret(true, &vcenter.server),
         };
         results.extend(connections::vcenter(&facts, time));
     }
@@ -266,6 +269,7 @@ fn of_servers(process: &Inquiries, state: &StatusReport, reads: &CheckReadings, 
     let nsx_facts = state.nsx.as_ref().map(|status| NsxFacts {
         status: status.clone(),
         objects_of_other_clusters: counts.map(|counts| counts.of_other_clusters),
+        secret: secret(false, &status.server),
         name_problem: process.vsphere.name_problem().map(str::to_owned),
         has_load_balancers: cloud_config.config.load_balancers.used().is_some(),
         has_routes: cloud_config.config.routes.used().is_some(),

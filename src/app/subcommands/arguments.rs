@@ -299,7 +299,7 @@ mod tests {
                                    it needs two lines.";
         let help = "A description that is far too long for one line of the terminal, and for one hundred columns";
         let examples: &'static str = "Examples:\n  a command that is much longer than one hundred columns, and that a \
-                                      reader copies as a whole";
+                                      reader copies and pastes as a whole";
         let option = Arg::new("long").long("long-option").value_name("VALUE").help(help);
         let command = command("probe", about, examples).arg(option);
         let output = parse(command, &[OsString::from("--help")]).unwrap_err().output;

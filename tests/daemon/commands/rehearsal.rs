@@ -88,7 +88,7 @@ impl Site {
         let namespace: Namespace = serde_json::from_value(json!({"metadata": {"name": self.cluster.pool()}})).unwrap();
         let namespaces = Api::<Namespace>::all(self.cluster.client.clone());
         namespaces.create(&PostParams::default(), &namespace).await.unwrap();
-        for (index, (name, ports, spec)) in service_specs().into_iter().enumerate() {
+        for (index, (name, ports, spec)) in service_rows().into_iter().enumerate() {
             let address = [192, 0, 2, 60 + u8::try_from(index).unwrap()].into();
             let mut nodes = self.members();
             let lacking = self.cluster.name(LACKING);
@@ -176,8 +176,10 @@ impl Site {
     }
 }
 
-/// Returns the Services: name, ports and further fields of the spec.
-fn service_specs() -> Vec<(&'static str, &'static [(&'static str, u16)], Value)> {
+/// A Service: name, ports and further fields of the spec.
+type ServiceRow = (&'static str, &'static [(&'static str, u16)], Value);
+
+fn service_rows() -> Vec<ServiceRow> {
     vec![
         ("tcp", &[("TCP", 80)], json!({})),
         ("several", &[("TCP", 80), ("UDP", 80), ("TCP", 443)], json!({})),

@@ -20,10 +20,11 @@ use crate::credentials::{PASSWORD, USER, reject_three_logins};
 use crate::rights::account_without_secrets;
 
 /// The checks of which a test runs the commands.
-const RUN: [&str; 13] = ["K02", "K04", "K05", "K07", "K09", "K10", "C05", "N03", "A02", "P01", "V01", "V02", "Z02"];
+const RUN: [&str; 14] =
+    ["K02", "K04", "K05", "K07", "K09", "K10", "C05", "N03", "A02", "A03", "P01", "V01", "V02", "Z02"];
 
 /// The checks without a command that ends the finding, each with the reason.
-const NOT_RUN: [(&str, &str); 22] = [
+const NOT_RUN: [(&str, &str); 21] = [
     ("C01", "vsphere.conf is edited"),
     ("C02", "vsphere.conf is edited"),
     ("C03", "vsphere.conf is edited"),
@@ -33,14 +34,13 @@ const NOT_RUN: [(&str, &str); 22] = [
     ("N02", "a firewall or a proxy is changed"),
     ("N04", "the authority of the server issues another certificate"),
     ("N05", "vsphere.conf is edited"),
-    ("A03", "the credentials are corrected where they are; C05 runs the commands for a Secret"),
     ("P02", "the simulator shows every object to every account; the command is that of P01"),
     ("P04", "govc cannot set global permissions"),
     ("V05", "VMware Tools is started in the guest"),
     ("V06", "the address rules or --node-ip are changed"),
     ("D01", "the reason of the Node decides, or time"),
     ("X01", "a firewall is changed, or vsphere.conf is edited"),
-    ("X02", "the credentials are corrected where they are"),
+    ("X02", "the command is that of A03"),
     ("X03", "the administrator of NSX grants a role"),
     ("X04", "vsphere.conf is edited"),
     ("X05", "the administrator of NSX adds addresses or capacity"),
@@ -112,9 +112,10 @@ fn with_findings<'a>(report: &Value, ids: &[&'a str]) -> Vec<&'a str> {
     ids.iter().copied().filter(|id| !findings(report, id).is_empty()).collect()
 }
 
-/// The permission and the Secret are created by the commands of the remedies; then the checks pass.
+/// The permission and the Secret are created, and the mistyped password is corrected, by the commands of the remedies;
+/// then the checks pass.
 #[tokio::test]
-async fn the_commands_about_a_missing_permission_and_a_missing_secret_create_them() {
+async fn the_commands_about_a_missing_permission_and_a_missing_secret_create_them_and_those_about_a_login_correct_it() {
     let cluster = Cluster::new().await;
     let vcenter = Vcenter::start(&cluster.scenario(0..1)).await;
     let shell = Shell::new(ApiServer::shared().await, &vcenter);
@@ -150,8 +151,14 @@ async fn the_commands_about_a_missing_permission_and_a_missing_secret_create_the
     shell.run(&commands(&report, "K02", ""), "").await;
     let report = failed(&["C05"]).await;
     // As an administrator who enters both at the prompts.
-    let entered = format!("{}\n{}\n", vcenter.user(), vcenter.password());
-    shell.run(&commands(&report, "C05", ""), &entered).await;
+    let entered = |password: &str| format!("{}\n{password}\n", vcenter.user());
+    shell.run(&commands(&report, "C05", ""), &entered("mistyped")).await;
+    let report = eventually("the login is rejected", LIMIT, async || match json(&daemon, &["check"]).await.1 {
+        report if with_findings(&report, &["A03"]).is_empty() => Err(format!("{report:#}")),
+        report => Ok(report),
+    })
+    .await;
+    shell.run(&commands(&report, "A03", ""), &entered(vcenter.password())).await;
     let waited = ask(&daemon, &["check", "--wait", "--timeout=60s"]).await;
     assert_eq!(waited.code, Some(0), "{}{}", waited.output, waited.messages);
     let masked = ask(&daemon, &["check", "-o", "json", "--mask-users"]).await.output;

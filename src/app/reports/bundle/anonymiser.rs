@@ -195,7 +195,7 @@ impl Anonymiser {
         let (name, known) = self.spellings.range::<str, _>((Bound::Included(start), Bound::Unbounded)).next()?;
         // Several names may begin so. The token is that of the beginning.
         let identity = format!("{start}{ELLIPSIS}");
-        name.starts_with(start).then(|| FoundName { length: end, word: known.word, identity })
+        name.starts_with(start).then_some(FoundName { length: end, word: known.word, identity })
     }
 
     fn token(&mut self, found: FoundName, original: &str) -> String {

@@ -106,24 +106,48 @@ pub(super) fn unused_key(notice: &str) -> CheckResult {
         .with_remedy("rename or remove the key: docs/configuration.md has all keys")
 }
 
-/// Adds the commands that store credentials in a Secret. The password is in no history of a shell.
+/// The command that asks for the login. The password is in no history of a shell.
+const ENTER_LOGIN: &str = "read -rp 'User name: ' ACCOUNT; read -rsp 'Password: ' PASSWORD";
+
+impl SecretFacts {
+    /// Returns the command that creates the Secret with the login that was entered.
+    fn creation(&self) -> String {
+        let Self { namespace, name, user_key, password_key } = self;
+        let (namespace, name) = (shell_word(namespace), shell_word(name));
+        format!(
+            "printf %s \"$PASSWORD\" | kubectl -n {namespace} create secret generic {name} \
+             --from-literal={user_key}=\"$ACCOUNT\" --from-file={password_key}=/dev/stdin"
+        )
+    }
+
+    /// Returns the command that writes the login that was entered into the existing Secret. Its other keys stay.
+    fn change(&self) -> String {
+        let (namespace, name) = (shell_word(&self.namespace), shell_word(&self.name));
+        let patch = format!("kubectl -n {namespace} patch secret {name} --patch-file=/dev/stdin");
+        format!("{} --dry-run=client -o json | {patch}", self.creation())
+    }
+}
+
+/// Adds the steps that store a login in a Secret that may not exist.
 fn with_secret(result: CheckResult, secret: &SecretFacts) -> CheckResult {
-    let SecretFacts { namespace, name, user_key, password_key } = secret;
-    let create = format!(
-        "printf %s \"$PASSWORD\" | kubectl -n {namespace} create secret generic {name} \
-         --from-literal={user_key}=\"$ACCOUNT\" --from-file={password_key}=/dev/stdin",
-        namespace = shell_word(namespace),
-        name = shell_word(name),
-    );
-    let patch =
-        format!("kubectl -n {} patch secret {} --patch-file=/dev/stdin", shell_word(namespace), shell_word(name));
     result
-        .with_remedy("enter the user name and the password of the server, spelled as in vsphere.conf:")
-        .with_command("read -rp 'User name: ' ACCOUNT; read -rsp 'Password: ' PASSWORD")
+        .with_remedy("enter the user name and the password of the server:")
+        .with_command(ENTER_LOGIN)
         .with_remedy("if the Secret does not exist:")
-        .with_command(&create)
+        .with_command(secret.creation())
         .with_remedy("if it exists, so that its other keys stay:")
-        .with_command(format!("{create} --dry-run=client -o json | {patch}"))
+        .with_command(secret.change())
+}
+
+/// Adds the steps that correct a rejected login. `secret` is the only place of the credentials.
+pub(super) fn with_other_login(result: CheckResult, secret: Option<&SecretFacts>) -> CheckResult {
+    match secret {
+        Some(secret) => result
+            .with_remedy("enter the user name and the password that the server accepts:")
+            .with_command(ENTER_LOGIN)
+            .with_command(secret.change()),
+        None => result.with_remedy("correct user name and password in the source that C05 names"),
+    }
 }
 
 /// Checks the sources of credentials of one server.

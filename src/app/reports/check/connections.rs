@@ -1,6 +1,7 @@
 //! Pure: the checks of the connection to one vCenter: network, TLS, login, permissions and tags.
 
 use super::catalogue::CheckId;
+use super::configuration::{SecretFacts, with_other_login};
 use super::{CheckResult, CheckStatus, read_only};
 use crate::app::reports::status::{PauseStatus, VcenterStatus};
 use crate::app::reports::text::{count, duration, shell_word};
@@ -46,6 +47,8 @@ pub struct VcenterFacts {
     pub has_zones: bool,
     /// The user name of the account, if it has one.
     pub user: Option<String>,
+    /// The Secret with the credentials; `None` if they are elsewhere, too.
+    pub secret: Option<SecretFacts>,
 }
 
 impl VcenterFacts {
@@ -184,7 +187,6 @@ pub(super) fn login_pause(subject: &str, pause: Option<&PauseStatus>) -> CheckRe
 fn login(facts: &VcenterFacts) -> CheckResult {
     const ID: CheckId = CheckId::A03;
     let (subject, status) = (facts.subject(), &facts.status);
-    let credentials = "correct user name and password in the source that C05 names";
     // The login worked, and the first reads did not, so nothing is current.
     if facts.failed_step == Some(ConnectionStep::Reads) {
         return CheckResult::failed(ID, &subject, facts.failure()).with_command(read_only(facts.user.as_deref()));
@@ -192,10 +194,10 @@ fn login(facts: &VcenterFacts) -> CheckResult {
     let age = status.session_age_seconds.map(|age| format!(", session {}", duration(age))).unwrap_or_default();
     let result = facts.step(ID, ConnectionStep::Login, &format!("logged in{age}"));
     match (result.status, &status.rejected_credentials) {
-        (CheckStatus::Failed, _) => result.with_remedy(credentials),
+        (CheckStatus::Failed, _) => with_other_login(result, facts.secret.as_ref()),
         (CheckStatus::Passed, Some(why)) => {
             let message = format!("newer credentials are rejected, and the session uses older ones: {why}");
-            CheckResult::warning(ID, &subject, message).with_remedy(credentials)
+            with_other_login(CheckResult::warning(ID, &subject, message), facts.secret.as_ref())
         }
         _ => result,
     }

@@ -1,6 +1,7 @@
 //! Pure: the checks of NSX, its load balancers and routes.
 
 use super::catalogue::CheckId;
+use super::configuration::{SecretFacts, with_other_login};
 use super::connections::{expiry, login_pause, not_verified, with_connection};
 use super::nodes::summarized;
 use super::nsx_plan::{self, NsxPlanFacts};
@@ -18,6 +19,8 @@ pub struct NsxFacts {
     pub name_problem: Option<String>,
     /// Number of objects that name this cluster and have the UID of another cluster; `None` before the first list.
     pub objects_of_other_clusters: Option<usize>,
+    /// The Secret with the credentials; `None` if they are elsewhere, too.
+    pub secret: Option<SecretFacts>,
     /// Whether `vsphere.conf` has load balancers.
     pub has_load_balancers: bool,
     /// Whether `vsphere.conf` has routes.
@@ -35,7 +38,7 @@ pub fn nsx(facts: Option<&NsxFacts>, time: Timestamp, is_deep: bool) -> Vec<Chec
     let status = &facts.status;
     let subject = format!("NSX {}", status.server);
     let reach = reach(&subject, status);
-    let login = login(&subject, status, &reach);
+    let login = login(&subject, facts, &reach);
     let mut results = vec![login_pause(&subject, status.login_pause.as_ref())];
     // A standby has no connection, so it knows no certificate.
     if status.certificate_expiry.is_some() {
@@ -83,21 +86,21 @@ fn has_list_failure(status: &NsxStatus) -> bool {
     list_failures(status).next().is_some()
 }
 
-fn login(subject: &str, status: &NsxStatus, reach: &CheckResult) -> CheckResult {
+fn login(subject: &str, facts: &NsxFacts, reach: &CheckResult) -> CheckResult {
     const ID: CheckId = CheckId::X02;
-    let remedy = "correct user name and password in the source that C05 names";
+    let NsxFacts { status, secret, .. } = facts;
     match (&status.failure, status.is_logged_in) {
         _ if !status.is_in_use => CheckResult::incomplete(ID, subject, "only the leader uses NSX"),
         (Some(failure), true) => {
             let message = format!("newer credentials are rejected, and older ones are in use: {failure}");
-            CheckResult::warning(ID, subject, message).with_remedy(remedy)
+            with_other_login(CheckResult::warning(ID, subject, message), secret.as_ref())
         }
         (None, true) if has_list_failure(status) => CheckResult::needs(ID, subject, CheckId::X07),
         (None, true) => CheckResult::passed(ID, subject, "logged in"),
         _ if matches!(reach.status, CheckStatus::Failed | CheckStatus::Incomplete) => {
             CheckResult::needs(ID, subject, CheckId::X01)
         }
-        (Some(failure), false) => CheckResult::failed(ID, subject, failure).with_remedy(remedy),
+        (Some(failure), false) => with_other_login(CheckResult::failed(ID, subject, failure), secret.as_ref()),
         (None, false) => CheckResult::incomplete(ID, subject, "this process has not logged in yet"),
     }
 }

@@ -700,7 +700,7 @@ fn the_last_decision_has_the_permission_by_hand_and_the_control_plane() {
     let decision = case.guard.last_decision("control-a").unwrap();
     assert_eq!((decision.by_hand, decision.control_plane, &decision.hold), (true, Some((1, 3)), &None));
     let text = decision.to_string();
-    let expected = "permitted, VM absent for 0s, allowed by annotation, allowance 1, VMs of 1 of 3 Nodes absent, \
+    let expected = "permitted, VM absent for 0s, allowed by annotation, allowance 5, VMs of 1 of 3 Nodes absent, \
                     1 of 3 control plane Nodes lost";
     assert_eq!(text, expected);
 }

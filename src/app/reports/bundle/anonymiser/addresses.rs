@@ -160,7 +160,7 @@ mod tests {
             let is_inside = at > 0 && text.as_bytes()[at - 1].is_ascii_alphanumeric();
             match address_at(text, at).filter(|_| !is_inside) {
                 Some(address) => {
-                    found.push((text[at..at + address.length].to_owned(), address.identity));
+                    found.push((text.get(at..at + address.length).unwrap().to_owned(), address.identity));
                     at += address.length;
                 }
                 None => at += 1,

@@ -32,6 +32,7 @@ pub(in crate::app::reports::check) fn healthy() -> VcenterFacts {
         account: Some(account),
         has_zones: true,
         user: Some("ccm@vsphere.local".to_owned()),
+        secret: None,
     }
 }
 

@@ -32,6 +32,7 @@ pub(in crate::app::reports::check) fn healthy() -> NsxFacts {
         status,
         name_problem: None,
         objects_of_other_clusters: Some(0),
+        secret: None,
         has_load_balancers: true,
         has_routes: true,
         plan: None,

@@ -101,6 +101,15 @@ fn kubernetes() -> Vec<State> {
     ]
 }
 
+fn secret() -> SecretFacts {
+    SecretFacts {
+        namespace: "kube-system".to_owned(),
+        name: "vsphere-cloud-secret".to_owned(),
+        user_key: "vc.example.com.username".to_owned(),
+        password_key: "vc.example.com.password".to_owned(),
+    }
+}
+
 fn configuration() -> Vec<State> {
     use CheckId::{C01, C02, C03, C05, C08};
     let facts = of_configuration::facts;
@@ -110,12 +119,6 @@ fn configuration() -> Vec<State> {
     unknown_key.notices = vec!["vsphere.conf:9: unknown key".to_owned()];
     let of_server =
         |state, secret| vec![credentials(&CredentialFacts { subject: "vCenter a:443".to_owned(), state, secret })];
-    let secret = SecretFacts {
-        namespace: "kube-system".to_owned(),
-        name: "vsphere-cloud-secret".to_owned(),
-        user_key: "vc.example.com.username".to_owned(),
-        password_key: "vc.example.com.password".to_owned(),
-    };
     let rules = |unmatched: UnmatchedRules| address_rules(&UnmatchedRules { vms: 3, ..unmatched }, true);
     let names = vec![("internal", "k8s-net".to_owned())];
     let subnets = vec![("external", "10.30.0.0/16".parse().unwrap())];
@@ -127,7 +130,7 @@ fn configuration() -> Vec<State> {
         state(C03, Passed, file(&facts())),
         state(C03, Warning, file(&unknown_key)),
         state(C05, Passed, of_server(Ready(vec!["password of the cloud config".to_owned()]), None)),
-        state(C05, Failed, of_server(Missing("no key".to_owned()), Some(secret))),
+        state(C05, Failed, of_server(Missing("no key".to_owned()), Some(secret()))),
         state(C05, Failed, of_server(Unreadable("EACCES".to_owned()), None)),
         state(C08, Passed, rules(UnmatchedRules::default())),
         state(C08, Warning, rules(UnmatchedRules { subnets, ..UnmatchedRules::default() })),
@@ -176,10 +179,12 @@ fn accounts() -> Vec<State> {
         cause: "3 rejected".to_owned(),
         reset_command: Some("kubectl -n kube-system delete lease vsphere-ccm-logins-1f3a".to_owned()),
     };
+    let rejected = VcenterFacts { secret: Some(secret()), ..of_connections::failed(ConnectionStep::Login) };
     let no_tags = || Some("the account cannot see the category k8s-zone".to_owned());
     vec![
         state(A02, Failed, of_vcenter(|facts| facts.status.login_pause = Some(pause))),
         state(A03, Warning, of_vcenter(|facts| facts.status.rejected_credentials = Some("InvalidLogin".to_owned()))),
+        state(A03, Failed, vcenter(&rejected, of_connections::time())),
         state(C07, Failed, account(2, Some("dc-3 does not exist"), true)),
         state(P01, Warning, account(2, None, false)),
         state(P01, Failed, account(0, None, false)),

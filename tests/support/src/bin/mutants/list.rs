@@ -9,6 +9,7 @@ mod local_socket;
 mod login_ledger;
 mod machines;
 mod nsx_login;
+mod previews;
 mod routes;
 mod tenants;
 mod vsphere;
@@ -21,7 +22,7 @@ pub fn all() -> Vec<Mutant> {
     [lifecycle::all(), vsphere::all(), machines::all(), leader_election::all(), login_ledger::all()]
         .into_iter()
         .chain(of_nsx)
-        .chain([local_socket::all(), bundles::all()])
+        .chain([local_socket::all(), bundles::all(), previews::all()])
         .flatten()
         .collect()
 }

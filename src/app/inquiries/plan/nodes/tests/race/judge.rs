@@ -65,6 +65,8 @@ pub struct Seen {
     pub writes: usize,
     /// Deletions that an announcement names with the same inputs.
     pub deletions: usize,
+    /// Deletions that came after an announced hold, because it ended.
+    pub held: usize,
     /// Announcements whose writes were all made.
     pub completed: usize,
     /// Announcements without a change, after which nothing was written.
@@ -78,9 +80,21 @@ impl Seen {
         self.announcements += other.announcements;
         self.writes += other.writes;
         self.deletions += other.deletions;
+        self.held += other.held;
         self.completed += other.completed;
         self.unchanged += other.unchanged;
         self.unknown += other.unknown;
+    }
+
+    /// Whether no number is less than that of `least`.
+    pub fn has(&self, least: &Self) -> bool {
+        self.announcements >= least.announcements
+            && self.writes >= least.writes
+            && self.deletions >= least.deletions
+            && self.held >= least.held
+            && self.completed >= least.completed
+            && self.unchanged >= least.unchanged
+            && self.unknown >= least.unknown
     }
 }
 
@@ -253,7 +267,8 @@ impl Judge {
                 _ => false,
             };
             let later = at.duration_since(announcement.at);
-            self.seen.deletions += usize::from(changes == [ChangeKind::Delete]);
+            self.seen.deletions += usize::from(changes.contains(&ChangeKind::Delete));
+            self.seen.held += usize::from(changes.contains(&ChangeKind::Hold));
             if !is_expected {
                 self.fault("a deletion was not announced", format!("{later:?} after\n{announcement}"));
             }

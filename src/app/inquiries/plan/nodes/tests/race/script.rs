@@ -22,6 +22,8 @@ use crate::controllers::node_lifecycle::plan::{ANNOTATION_ALLOW_DELETION, TAINT_
 pub enum Changed {
     Node,
     Machine,
+    /// A Node and its machine.
+    Both,
     Pause,
     Requests,
     Nothing,
@@ -55,8 +57,9 @@ impl Script {
     pub fn act(&mut self, world: &World, name: &str) -> Changed {
         self.step += 1;
         match self.random.u8(..100) {
-            0..45 => self.change_machine(world, name),
-            45..94 => self.change_node(world, name),
+            0..8 => self.lose(world, name),
+            8..48 => self.change_machine(world, name),
+            48..94 => self.change_node(world, name),
             94..97 => self.change_pause(world),
             _ if self.fails => self.fail(world),
             _ => Changed::Nothing,
@@ -102,6 +105,17 @@ impl Script {
             }
         }
         if cloud.version(name) == before { Changed::Nothing } else { Changed::Machine }
+    }
+
+    /// Destroys a machine, so that its kubelet stops reporting.
+    fn lose(&mut self, world: &World, name: &str) -> Changed {
+        let is_destroyed = world.cloud.destroy(name);
+        let Some(mut node) = world.server.node(name).filter(|_| is_destroyed) else {
+            return if is_destroyed { Changed::Machine } else { Changed::Nothing };
+        };
+        set_ready(&mut node, "Unknown", self.step);
+        world.server.with(|state| state.put(node));
+        Changed::Both
     }
 
     /// Returns a running machine with a new identity.

@@ -2,8 +2,10 @@
 //! controllers, the API server, vCenter or NSX, except those of `check`, `deletions` and `explain --fresh`, which call
 //! with limits.
 
+mod answer_time;
 mod bundle;
 mod check;
+mod completeness;
 mod deletions;
 mod election;
 mod explain;

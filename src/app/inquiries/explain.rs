@@ -1,8 +1,6 @@
 //! Collects the report of `explain`: dispatches the subjects.
 
 mod actors;
-pub(super) mod answer_time;
-pub(super) mod completeness;
 pub(super) mod deletion;
 pub(super) mod fresh;
 mod history;
@@ -18,14 +16,9 @@ pub(super) use node::zone_command;
 
 use super::protocol::{Answer, ExplainSubject};
 use super::{DetachedSettings, Inquiries};
-use crate::app::reports::explain::{ExplainReport, Section, SubjectState, nearest};
+use crate::app::reports::explain::{ExplainReport, Section, SubjectState};
 #[cfg(test)]
 use crate::app::reports::header::ReportHeader;
-
-/// Returns the answer about a name that the process does not know. `names` are those that it knows.
-pub(super) fn not_found(kind: &str, name: &str, names: Vec<String>) -> Answer {
-    Answer::NotFound { kind: kind.to_owned(), name: name.to_owned(), nearest: nearest(name, names) }
-}
 
 /// What is known of a subject, without the facts about this process.
 struct Explanation {
@@ -101,7 +94,7 @@ fn answer_of(
         (Err(names), Some(history)) => {
             Answer::Explain(Box::new(report(process, history::of_deleted(subject, name, history, names))))
         }
-        (Err(names), None) => not_found(subject.as_str(), name, names),
+        (Err(names), None) => Answer::not_found(subject.as_str(), name, names),
     }
 }
 

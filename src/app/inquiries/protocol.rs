@@ -6,7 +6,7 @@ use crate::app::reports::Verdict;
 use crate::app::reports::bundle::{BundlePart, KnownName, PartPage};
 use crate::app::reports::check::CheckReport;
 use crate::app::reports::deletions::DeletionsReport;
-use crate::app::reports::explain::ExplainReport;
+use crate::app::reports::explain::{ExplainReport, nearest};
 use crate::app::reports::plan::PlanReport;
 use crate::app::reports::status::StatusReport;
 use crate::kubernetes::client::COMMIT;
@@ -204,6 +204,11 @@ pub enum Answer {
 }
 
 impl Answer {
+    /// Returns the answer about a name that the process does not know. `names` are those that it knows.
+    pub fn not_found(kind: &str, name: &str, names: Vec<String>) -> Self {
+        Self::NotFound { kind: kind.to_owned(), name: name.to_owned(), nearest: nearest(name, names) }
+    }
+
     /// Returns the verdict of the report. An answer without a report has nothing to find.
     pub fn verdict(&self) -> Verdict {
         match self {

@@ -1,7 +1,6 @@
 //! Collects the report of `status`.
 
-use super::explain::completeness::nodes_gap;
-use super::explain::not_found;
+use super::completeness::nodes_gap;
 use super::protocol::{Answer, version};
 use super::{Inquiries, election, whole};
 use crate::app::controllers::ControllerSource;
@@ -63,12 +62,12 @@ pub(super) fn require_known(process: &Inquiries, vcenter: Option<&str>, node: Op
         let servers: Vec<String> = reports.into_iter().map(|report| report.server).collect();
         // A standby may not be connected, and then has no names.
         if !servers.is_empty() && !servers.iter().any(|server| is_same_server(server, wanted)) {
-            return Err(not_found("vcenter", wanted, servers));
+            return Err(Answer::not_found("vcenter", wanted, servers));
         }
     }
     match node {
         Some(name) if !process.nodes.contains(name) && nodes_gap(process).is_none() => {
-            Err(not_found("node", name, process.nodes.keys()))
+            Err(Answer::not_found("node", name, process.nodes.keys()))
         }
         _ => Ok(()),
     }

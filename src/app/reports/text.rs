@@ -100,7 +100,12 @@ pub fn shell_word(word: &str) -> String {
     if !word.is_empty() && word.chars().all(is_plain) {
         return word;
     }
-    format!("'{}'", word.replace('\'', "'\\''"))
+    format!("'{}'", in_shell_quotes(&word))
+}
+
+/// Returns a text as it stands between single quotes in a shell.
+pub fn in_shell_quotes(text: &str) -> String {
+    text.replace('\'', "'\\''")
 }
 
 fn width(text: &str) -> usize {

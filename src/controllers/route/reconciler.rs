@@ -1,6 +1,7 @@
 //! The reconciler of the route controller, with the work of its three kinds of keys.
 
 mod explanation;
+mod first_pass;
 mod preview;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,7 +39,8 @@ use crate::kubernetes::call::CallError;
 use crate::kubernetes::events::{EventType, Recorder};
 use crate::kubernetes::patch::{patch_status, permits_retry};
 pub use explanation::{PodNetworkFacts, RouteFacts};
-pub use preview::{DestinationPreview, FirstRoutePass, NodeRoutePreview, PodNetworkPreview, RoutePreview};
+pub use first_pass::FirstRoutePass;
+pub use preview::{DestinationPreview, NodeRoutePreview, PodNetworkPreview, RoutePreview};
 
 /// Interval between the checks of a kept route, unless its Node changes earlier.
 const KEPT_ROUTE_PAUSE: Duration = Duration::from_secs(300);

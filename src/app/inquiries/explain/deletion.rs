@@ -7,10 +7,10 @@ mod rules;
 #[cfg(test)]
 mod tests;
 
-use super::answer_time::AnswerTime;
-use super::completeness::nodes_gap;
 use super::outside_text::clipped;
 use super::{Explanation, not_known};
+use crate::app::inquiries::answer_time::AnswerTime;
+use crate::app::inquiries::completeness::nodes_gap;
 use crate::app::inquiries::plan::{DetachedPlanner, PlanSettings};
 use crate::app::inquiries::{Inquiries, whole};
 use crate::app::reports::explain::{Section, SubjectState, lasting};

@@ -7,10 +7,10 @@ mod nsx;
 mod objects;
 mod vms;
 
-use super::completeness::nodes_gap;
 use super::{not_known, report};
 use crate::app::inquiries::Inquiries;
 use crate::app::inquiries::check::permissions::TOTAL_LIMIT;
+use crate::app::inquiries::completeness::nodes_gap;
 use crate::app::inquiries::protocol::{Answer, ExplainSubject};
 use crate::app::reports::explain::fresh::{FreshObject, FreshReading, ServerCalls};
 use crate::clients::http::CallCounter;

@@ -1,9 +1,9 @@
 //! `explain ip ADDRESS`: which watched VMs report an address, which Node has it, and why the others do not.
 
-use super::completeness::vms_gap;
 use super::node::{address_text, entries, vm_title};
 use super::{Explanation, not_known};
 use crate::app::inquiries::Inquiries;
+use crate::app::inquiries::completeness::vms_gap;
 use crate::app::reports::explain::{Section, SubjectState};
 use crate::base::addresses::parse_ip;
 use crate::base::quoting::listed;

@@ -5,8 +5,8 @@ mod sections;
 
 pub(super) use sections::{address_text, found_by_text, lag_text, vm_section, vm_title};
 
-use super::completeness::nodes_gap;
 use super::{Explanation, not_known};
+use crate::app::inquiries::completeness::nodes_gap;
 use crate::app::inquiries::{DetachedSettings, Inquiries};
 use crate::cloud::{Presence, Reason, node};
 use crate::providers::vsphere::Provider;

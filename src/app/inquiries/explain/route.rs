@@ -1,11 +1,11 @@
 //! `explain route NODE`: the routes to the pod networks of one Node.
 
 use super::actors::{CLUSTER, GUEST, NSX};
-use super::answer_time::AnswerTime;
-use super::completeness::nodes_gap;
 use super::outside_text::clipped;
 use super::{Explanation, not_known};
 use crate::app::catalogue;
+use crate::app::inquiries::answer_time::AnswerTime;
+use crate::app::inquiries::completeness::nodes_gap;
 use crate::app::inquiries::plan::{DetachedPlanner, PlanSettings};
 use crate::app::inquiries::{Inquiries, status};
 use crate::app::reports::explain::{Section, SubjectState, lasting};

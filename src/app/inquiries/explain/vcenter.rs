@@ -1,7 +1,7 @@
 //! `explain vcenter SERVER`: session, trust, inventory, tags and logins of one vCenter.
 
-use super::completeness::NOT_CONNECTED;
 use super::{Explanation, not_known};
+use crate::app::inquiries::completeness::NOT_CONNECTED;
 use crate::app::inquiries::{Inquiries, whole};
 use crate::app::reports::explain::{Section, SubjectState};
 use crate::app::reports::status::is_same_server;

@@ -1,10 +1,10 @@
 //! `explain vm ID|NAME`: which Node a watched VM backs and why, or why none.
 
-use super::completeness::vms_gap;
 use super::node::{entries, found_by_text, has_its_vm, lag_text, vm_section};
 use super::outside_text::clipped;
 use super::{Explanation, not_known};
 use crate::app::inquiries::Inquiries;
+use crate::app::inquiries::completeness::vms_gap;
 use crate::app::reports::explain::{Section, SubjectState};
 use crate::cloud::{Presence, Reason, Unknown, node};
 use crate::providers::provider_id::BiosUuid;

@@ -8,7 +8,7 @@ use super::routes::RoutePlans;
 use super::services::{ServicePlanFacts, SyncPurpose, service_plan};
 use crate::app::catalogue;
 use crate::app::controllers::ControllerSource;
-use crate::app::inquiries::explain::answer_time::AnswerTime;
+use crate::app::inquiries::answer_time::AnswerTime;
 use crate::app::inquiries::protocol::Answer;
 use crate::app::inquiries::{DetachedSettings, Inquiries, status};
 use crate::app::reports::plan::{ObjectPlan, PlanCounts, PlanPart, PlanPartBuilder, PlanReport};

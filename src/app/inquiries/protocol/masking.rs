@@ -1,6 +1,7 @@
 //! Pure: replaces user names in messages. A message may end within a name, because long messages are cut; then the rest
 //! of the name before the ellipsis is replaced, too.
 
+use crate::app::reports::text::in_shell_quotes;
 use std::collections::BTreeSet;
 
 /// Text that replaces a user name.
@@ -14,10 +15,10 @@ const ELLIPSIS: char = '…';
 pub(in crate::app::inquiries) struct MaskedNames(Vec<Vec<char>>);
 
 impl MaskedNames {
-    /// Collects the names. Messages quote some of them, which escapes backslashes.
+    /// Collects the names. Messages quote some of them, which escapes backslashes, and commands quote apostrophes.
     pub(in crate::app::inquiries) fn new(users: &BTreeSet<String>) -> Self {
         let named = users.iter().filter(|user| !user.is_empty());
-        let spellings = named.flat_map(|user| [user.clone(), user.escape_debug().collect()]);
+        let spellings = named.flat_map(|user| [user.clone(), user.escape_debug().collect(), in_shell_quotes(user)]);
         let mut names: Vec<Vec<char>> = spellings.map(|name: String| name.chars().collect()).collect();
         names.sort_by_key(|name| std::cmp::Reverse(name.len()));
         Self(names)
@@ -65,7 +66,7 @@ mod tests {
     use super::*;
 
     fn masked(text: &str) -> String {
-        let users = ["ccm@vsphere.local", "DOMAIN\\ccm", "Örs", ""].map(str::to_owned);
+        let users = ["ccm@vsphere.local", "DOMAIN\\ccm", "Örs", "o'hara", ""].map(str::to_owned);
         MaskedNames::new(&BTreeSet::from(users)).masked(text)
     }
 
@@ -75,6 +76,7 @@ mod tests {
             ("login of ccm@vsphere.local failed", "login of *** failed"),
             ("CCM@VSPHERE.LOCAL, domain\\CCM, \"DOMAIN\\\\ccm\", öRS", "***, ***, \"***\", ***"),
             ("login of ccm@vsph…", "login of ***…"),
+            ("-principal 'o'\\''hara' -role ReadOnly", "-principal '***' -role ReadOnly"),
             ("login of c…: and more", "login of ***…: and more"),
             ("login of \"DOMAIN\\\\c…", "login of \"***…"),
             ("nothing to hide…", "nothing to hide…"),

@@ -1,13 +1,13 @@
-//! Reads what this term, or the first pass of a command without a term, knows about the routes of one Node, for the
-//! command `explain`. Lists nothing, and changes nothing.
+//! Reads what this term knows about the routes of one Node, for the command `explain`. Lists nothing, and changes
+//! nothing.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use ipnet::IpNet;
 use k8s_openapi::api::core::v1::Node;
 
-use super::{FirstRoutePass, Progress, RouteReconciler};
+use super::{Progress, RouteReconciler};
 use crate::base::addresses::parse_network_sloppy;
 use crate::cloud::{Reason, node};
 use crate::controllers::BlockedObject;
@@ -107,38 +107,9 @@ impl RouteReconciler {
     }
 }
 
-impl FirstRoutePass {
-    /// Returns what the pass knows about the routes of a Node; `is_own` is whether it belongs to this provider.
-    pub fn explain(&self, node: &Arc<Node>, is_own: bool) -> RouteFacts {
-        let networks = wanted_texts(node).filter(|_| is_own).map(|text| self.explain_network(node, text)).collect();
-        RouteFacts {
-            node: Arc::clone(node),
-            is_own,
-            networks,
-            next_pass: None,
-            unwritten_condition: None,
-            are_listed: true,
-            listing_failure: None,
-            has_term: false,
-        }
-    }
-
-    fn explain_network(&self, node: &Node, text: &str) -> PodNetworkFacts {
-        let mut facts = self.progress.network_facts(node, text, &self.refused);
-        let refusal = facts.network.and_then(|network| Some((network, self.refused.of(node, network)?)));
-        facts.blocked = refusal.map(|(network, refusal)| BlockedObject {
-            key: network.to_string(),
-            reason: refusal.reason(),
-            blocked_for: Duration::ZERO,
-            message: refusal.message(network, node::name(node)),
-        });
-        facts
-    }
-}
-
 impl Progress {
     /// Returns the facts without the reported reason.
-    fn network_facts(&self, node: &Node, text: &str, refusals: &RefusedNetworks) -> PodNetworkFacts {
+    pub(super) fn network_facts(&self, node: &Node, text: &str, refusals: &RefusedNetworks) -> PodNetworkFacts {
         let mut facts = PodNetworkFacts {
             text: text.to_owned(),
             network: parse_network_sloppy(text),

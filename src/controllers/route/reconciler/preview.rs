@@ -7,14 +7,12 @@ use std::time::Instant;
 use ipnet::IpNet;
 use k8s_openapi::api::core::v1::Node;
 
-use super::{Pass, Progress, RouteListing, RouteReconciler};
+use super::{Progress, RouteReconciler};
 use crate::base::addresses::parse_network_sloppy;
 use crate::cloud::{Reason, node};
-use crate::controllers::route::RouteSettings;
 use crate::controllers::route::condition;
 use crate::controllers::route::plan::RouteChanges;
 use crate::controllers::route::pod_networks::{RefusedNetworks, refused, wanted_texts};
-use crate::controllers::route::schedule::Schedule;
 
 /// What this term would do with all routes.
 #[derive(Clone, Debug, Default)]
@@ -91,39 +89,8 @@ impl RouteReconciler {
     }
 }
 
-/// What the first pass of a term would do, for a command without a term.
-pub struct FirstRoutePass {
-    pub(super) progress: Progress,
-    pub(super) refused: RefusedNetworks,
-    writes_condition: bool,
-}
-
-impl FirstRoutePass {
-    /// Plans as a pass does. `nodes` are the Nodes of this provider, `others` the other ones.
-    pub fn plan(nodes: Vec<Arc<Node>>, others: &[Arc<Node>], listing: &RouteListing, settings: &RouteSettings) -> Self {
-        let all = nodes.iter().chain(others).map(|node| &**node);
-        let refused = refused(all, &settings.networks, settings.pod_networks);
-        let Pass { nodes, targets, plan, rejected } = Pass::plan(nodes, listing, &settings.networks, &refused);
-        let mut progress = Progress::new(Schedule::new(settings.trigger));
-        progress.are_listed = true;
-        let changed = progress.nodes.plan(&nodes, targets);
-        let _due = progress.destinations.adopt(plan, &nodes, &rejected, &changed);
-        Self { progress, refused, writes_condition: settings.writes_condition }
-    }
-
-    /// Returns the changes.
-    pub fn preview(&self) -> RoutePreview {
-        self.progress.preview()
-    }
-
-    /// Returns the routes of a Node of this provider. The condition is known only if no route has to be created for it.
-    pub fn preview_of_node(&self, node: &Node) -> NodeRoutePreview {
-        self.progress.preview_of_node(node, &self.refused, self.writes_condition)
-    }
-}
-
 impl Progress {
-    fn preview(&self) -> RoutePreview {
+    pub(super) fn preview(&self) -> RoutePreview {
         let destinations = self.destinations.outstanding().map(|outstanding| DestinationPreview {
             network: outstanding.network,
             changes: outstanding.changes.clone(),
@@ -139,7 +106,12 @@ impl Progress {
         }
     }
 
-    fn preview_of_node(&self, node: &Node, refused: &RefusedNetworks, writes_condition: bool) -> NodeRoutePreview {
+    pub(super) fn preview_of_node(
+        &self,
+        node: &Node,
+        refused: &RefusedNetworks,
+        writes_condition: bool,
+    ) -> NodeRoutePreview {
         let is_node_planned = self.is_planned(node);
         let has_routes = self.has_routes(node).filter(|_| is_node_planned && writes_condition);
         let preview = |text: &str| {

@@ -2,9 +2,9 @@
 
 pub mod account;
 mod datacenters;
+mod fresh_read;
 mod power;
 pub mod reads;
-mod record;
 
 use std::convert::Infallible;
 use std::pin::pin;

@@ -46,6 +46,7 @@ pub struct Sent {
 
 /// The result of one request that changes a Node, or that failed.
 #[derive(Clone, Debug)]
+#[allow(dead_code, reason = "only the race of announcements, which is another test program, reads outcomes")]
 pub struct Outcome {
     pub at: Instant,
     pub method: Method,

@@ -1,7 +1,7 @@
 //! The reason why a Node is not deleted: the message, who acts, and the remedy.
 
+use crate::app::inquiries::answer_time::AnswerTime;
 use crate::app::inquiries::explain::actors::{CLUSTER, VSPHERE};
-use crate::app::inquiries::explain::answer_time::AnswerTime;
 use crate::app::inquiries::explain::outside_text::clipped;
 use crate::app::reports::explain::Section;
 use crate::cloud::Reason;

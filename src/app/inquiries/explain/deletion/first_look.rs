@@ -4,8 +4,8 @@
 use super::advice::{self, HoldAdvice};
 use super::rules::{self, PauseReading};
 use super::{node_section, past_section, presence_section, standing, subject};
+use crate::app::inquiries::answer_time::AnswerTime;
 use crate::app::inquiries::explain::Explanation;
-use crate::app::inquiries::explain::answer_time::AnswerTime;
 use crate::app::inquiries::explain::outside_text::clipped;
 use crate::app::reports::explain::{Section, SubjectState};
 use crate::controllers::node_lifecycle::candidacy::Candidacy;

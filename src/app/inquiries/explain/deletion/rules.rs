@@ -1,7 +1,7 @@
 //! The rules about the deletion of one Node in their order: passed, holds, or not reached.
 
 use super::advice::HoldAdvice;
-use crate::app::inquiries::explain::answer_time::AnswerTime;
+use crate::app::inquiries::answer_time::AnswerTime;
 use crate::app::reports::explain::Section;
 use crate::app::reports::text::count;
 use crate::cloud::Reason;

@@ -3,8 +3,8 @@
 //! meanwhile.
 
 mod cloud;
-mod judge;
 mod script;
+mod verdicts;
 mod world;
 
 #[path = "../../../../../../tests/apiserver/lifecycle/in_memory/leases.rs"]
@@ -16,8 +16,8 @@ mod server;
 
 use std::time::Duration;
 
-use self::judge::{Judge, Seen};
 use self::script::{Changed, Script};
+use self::verdicts::{Judge, Seen};
 use self::world::World;
 
 /// Number of random worlds.

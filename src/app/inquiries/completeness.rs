@@ -6,7 +6,7 @@ use crate::providers::vsphere::VcenterReport;
 use std::time::Duration;
 
 /// Returns the reason why the process does not know all Nodes; `None` if it does.
-pub(in crate::app::inquiries) fn nodes_gap(process: &Inquiries) -> Option<String> {
+pub(super) fn nodes_gap(process: &Inquiries) -> Option<String> {
     (!process.nodes.is_ready()).then(|| "the Nodes were not read yet".to_owned())
 }
 

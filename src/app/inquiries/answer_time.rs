@@ -5,14 +5,14 @@ use jiff::Timestamp;
 use std::time::Instant;
 
 /// The same moment by both clocks.
-pub(in crate::app::inquiries) struct AnswerTime {
+pub(super) struct AnswerTime {
     instant: Instant,
     time: Timestamp,
 }
 
 impl AnswerTime {
     /// Reads both clocks.
-    pub(in crate::app::inquiries) fn now() -> Self {
+    pub(super) fn now() -> Self {
         Self { instant: tokio::time::Instant::now().into_std(), time: Timestamp::now() }
     }
 
@@ -23,7 +23,7 @@ impl AnswerTime {
     }
 
     /// Returns the wall clock time of `at`, in whole seconds.
-    pub(in crate::app::inquiries) fn wall_clock(&self, at: Instant) -> Timestamp {
+    pub(super) fn wall_clock(&self, at: Instant) -> Timestamp {
         let time = match at.checked_duration_since(self.instant) {
             Some(ahead) => self.time.checked_add(ahead),
             None => self.time.checked_sub(self.instant.saturating_duration_since(at)),
@@ -32,12 +32,12 @@ impl AnswerTime {
     }
 
     /// Returns the seconds since `at`; zero for a later time.
-    pub(in crate::app::inquiries) fn seconds_since(&self, at: Instant) -> u64 {
+    pub(super) fn seconds_since(&self, at: Instant) -> u64 {
         self.instant.saturating_duration_since(at).as_secs()
     }
 
     /// Whether `at` is after the moment of the answer.
-    pub(in crate::app::inquiries) fn is_ahead(&self, at: Instant) -> bool {
+    pub(super) fn is_ahead(&self, at: Instant) -> bool {
         at > self.instant
     }
 }

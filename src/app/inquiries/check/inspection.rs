@@ -5,6 +5,9 @@ use crate::app::inquiries::Inquiries;
 use crate::app::inquiries::plan::{DetachedPlanner, Slices};
 use crate::app::reports::check::nsx_plan::NsxPlanFacts;
 use crate::app::reports::check::nsx_resources::InspectionFacts;
+use crate::providers::vsphere::nsx::load_balancer::NsxLoadBalancers;
+use crate::providers::vsphere::nsx::load_balancer::explanation::CallPurpose;
+use crate::providers::vsphere::nsx::load_balancer::ownership::ObjectOwner;
 use tokio::time::timeout;
 
 /// Reads NSX. Makes no login, and no call unless this process uses NSX.
@@ -37,11 +40,23 @@ pub(super) async fn plan(process: &Inquiries) -> Option<NsxPlanFacts> {
     let provider = process.vsphere.provider()?;
     let planner = DetachedPlanner { process, settings, selected: None };
     let (load_balancers, routes) = planner.nsx_parts(&provider, &mut Slices::new()).await;
-    let counts = process.vsphere.nsx_report().and_then(|report| report.balancers);
+    let balancers = process.vsphere.load_balancers().filter(|balancers| balancers.is_listed());
     Some(NsxPlanFacts {
         load_balancers,
         routes,
-        ambiguous_objects: counts.map(|counts| counts.ambiguous),
-        orphans: counts.map(|counts| counts.orphans),
+        ambiguous_objects: balancers.as_deref().map(|balancers| ambiguous_objects(process, balancers)),
+        orphans: balancers.as_deref().map(|balancers| balancers.orphan_previews().len()),
     })
+}
+
+/// Returns the number of objects that name this cluster and are not known to be its objects. In a daemon, syncs and the
+/// clean-up count them.
+fn ambiguous_objects(process: &Inquiries, balancers: &NsxLoadBalancers) -> usize {
+    let services = process.services.iter().flat_map(|services| services.keys());
+    let services = services.filter_map(|key| process.services.as_ref()?.get(&key));
+    let of_services = services.map(|service| balancers.explain(&service, CallPurpose::Deletion));
+    let of_remainders = balancers.remainders().into_iter().map(|key| balancers.explain_remainder(&key));
+    let states = of_services.chain(of_remainders).filter_map(|facts| facts.state);
+    let objects = states.flat_map(|state| state.objects);
+    objects.filter(|object| object.owner == ObjectOwner::Ambiguous).count()
 }

@@ -91,6 +91,13 @@ impl NsxLoadBalancers {
         self.first_step(&named(key), StepPurpose::Deletion)
     }
 
+    /// Returns the Services (`namespace/name`) that objects name and the informer cache does not have, according to the
+    /// last list.
+    pub fn remainders(&self) -> Vec<String> {
+        let remainders = self.resources.not_here(&|service| self.nodes.has_service(service));
+        remainders.into_iter().map(|(service, _)| service.to_string()).collect()
+    }
+
     /// Returns the Services whose load balancers are, or may be, orphaned, according to the last list; ordered by name.
     /// Without the UID of the cluster, nothing is an orphan.
     pub fn orphan_previews(&self) -> Vec<OrphanPreview> {

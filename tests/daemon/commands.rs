@@ -38,8 +38,13 @@ pub struct CommandResult {
 
 /// Runs a command against this daemon, because other daemons run in the same PID namespace.
 pub async fn ask(daemon: &Daemon, arguments: &[&str]) -> CommandResult {
+    ask_process(daemon.pid().unwrap(), arguments).await
+}
+
+/// Runs a command against the daemon with this process id, which may have ended.
+pub async fn ask_process(process: u32, arguments: &[&str]) -> CommandResult {
     let mut command = Command::new(BINARY);
-    let process = format!("--pid={}", daemon.pid().unwrap());
+    let process = format!("--pid={process}");
     let (name, rest) = arguments.split_first().unwrap();
     command.arg(name).arg(process).args(rest).env_clear();
     let output = support::command::output(command, "").await;

@@ -6,17 +6,21 @@
 mod action;
 mod limits;
 mod nodes;
+mod pauses;
 mod services;
 mod world;
 
 use std::time::{Duration, Instant};
 
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Namespace, Node};
+use kube::Api;
+use kube::api::PostParams;
 use support::nodes::UNINITIALIZED_TAINT;
-use support::{Daemon, Heavy, KubeletNode, Vcenter, environment, eventually};
+use support::{ApiServer, Daemon, Heavy, KubeletNode, Vcenter, environment, eventually};
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::admin::{Admin, token};
+use crate::admin::{Admin, token_of};
 use crate::cluster::Cluster;
 use crate::invariants::daemons::{flags, until_looked};
 use crate::invariants::machine::Power;
@@ -64,13 +68,16 @@ async fn all_that_happens(seed: u64, seconds: u64) {
     // The seed decides if labels follow the machines.
     let follows = seed.is_multiple_of(2);
 
-    let cluster = Cluster::new().await;
+    let server = ApiServer::audited().await;
+    let cluster = Cluster::on(&server).await;
+    let namespace = lease_namespace(&cluster).await;
     let vcenter = Vcenter::start(&cluster.scenario(0..NODES)).await;
     let versions = Versions::watch(cluster.client.clone(), &cluster.labels()).await;
     let config = Cluster::zoned(&[vcenter.ini_section("vc-1", "dc-1")]);
     let flags = flags(&FLAGS, PERIOD, GRACE, follows);
     let lease = format!("--leader-elect-resource-name={}", cluster.pool());
-    let start = || start(&cluster, &config, &flags, &["--leader-elect=true", &lease]);
+    let own = format!("--leader-elect-resource-namespace={namespace}");
+    let start = || start(&cluster, &config, &flags, &["--leader-elect=true", &lease, &own]);
     let mut world = World::new(&cluster, vcenter, versions, Rules::new(GRACE, follows), start);
     world.populate(2, NODES).await;
 
@@ -78,7 +85,10 @@ async fn all_that_happens(seed: u64, seconds: u64) {
     let began = Instant::now();
     let until = began + Duration::from_secs(seconds);
     let churn = services::churn(&cluster.client, cluster.pool(), seed, until);
-    tokio::join!(run(&mut world, PACE, until, || script.next()), churn);
+    let leases = Api::<Lease>::namespaced(cluster.client.clone(), &namespace);
+    let processes = world.processes.clone();
+    let pauses = pauses::campaign(leases, &processes, seed, until);
+    let ((), (), pauses) = tokio::join!(run(&mut world, PACE, until, || script.next()), churn, pauses);
 
     world.repair().await;
     settle(&mut world).await;
@@ -104,10 +114,14 @@ async fn all_that_happens(seed: u64, seconds: u64) {
         world.judged.rules.seen
     );
     assert_eq!(world.judged.rules.seen.lacks(&least(seconds)), [""; 0], "too little happened");
+    let deletions = pauses.check(&server.audit());
+    println!("{deletions} deletions were sent, none of them in {pauses:?}");
+    assert!(deletions >= LOST, "{deletions} deletions are in the audit log");
+    assert!(seconds < 60 || !pauses.windows.is_empty(), "no pause was acknowledged");
 
     // A fresh daemon writes nothing to these Nodes.
     let left = cluster.nodes().await;
-    let daemon = look_afresh(&mut world, &flags, "fresh-1").await;
+    let daemon = look_afresh(&mut world, &server, &flags, "fresh-1").await;
     assert_untouched(&cluster.nodes().await, &left, daemon.output());
     drop(daemon);
 
@@ -117,8 +131,16 @@ async fn all_that_happens(seed: u64, seconds: u64) {
         assert!(world.judged.register(kubelet(&cluster, number, &ready)).await);
     }
     world.judged.check();
-    let daemon = look_afresh(&mut world, &flags, "fresh-2").await;
+    let daemon = look_afresh(&mut world, &server, &flags, "fresh-2").await;
     assert_alike(&cluster.nodes().await, &left, follows, daemon.output());
+}
+
+/// Creates the namespace of the Leases, and returns its name. The Services have another one.
+async fn lease_namespace(cluster: &Cluster) -> String {
+    let name = format!("{}-leases", cluster.pool());
+    let namespace: Namespace = serde_json::from_value(serde_json::json!({"metadata": {"name": name}})).unwrap();
+    Api::all(cluster.client.clone()).create(&PostParams::default(), &namespace).await.unwrap();
+    name
 }
 
 /// Returns the minimum counts for a run of this many seconds, with any seed. For deletions it is [`LOST`]. The other
@@ -176,14 +198,14 @@ fn name(node: &Node) -> &str {
 }
 
 /// Starts a fresh daemon with its own account, and waits until it has reconciled every node.
-async fn look_afresh(world: &mut World<'_>, flags: &[String], account: &str) -> Daemon {
+async fn look_afresh(world: &mut World<'_>, server: &ApiServer, flags: &[String], account: &str) -> Daemon {
     let vcenter = &world.vcenter;
     vcenter.set_login(account, vcenter.password()).await;
     let config = Cluster::zoned(&[vcenter.ini_section("vc-1", "dc-1").replace(vcenter.user(), account)]);
     let admin = Admin::new();
     let mut daemon = start(world.cluster, &config, flags, &[&admin.flag()]);
     world.judged.proofs.started(daemon.output());
-    let token = token(world.cluster).await;
+    let token = token_of(server).await;
     let nodes = world.cluster.nodes().await.len();
     until_looked(&mut daemon, nodes, (&admin, &token), RECOVERY).await;
     settle(world).await;

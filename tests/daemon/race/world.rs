@@ -7,6 +7,7 @@ use support::{Daemon, Nic, Object, Rule, Vcenter, Vm, eventually};
 
 use super::RECOVERY;
 use super::action::{Action, NodeIp, Trouble};
+use super::pauses::ReplicaProcesses;
 use crate::cluster::{ANSWERS, Cluster, ip, uuid};
 use crate::invariants::daemons::Ending;
 use crate::invariants::machine::{Machine, Power};
@@ -31,6 +32,8 @@ pub struct World<'a> {
     pub control_plane: usize,
     /// The actions and the processes so far.
     pub story: Story,
+    /// The process ids of the replicas.
+    pub processes: ReplicaProcesses,
     start: Box<dyn Fn() -> Daemon + 'a>,
     replicas: Vec<Daemon>,
     ending: Ending,
@@ -53,6 +56,7 @@ impl<'a> World<'a> {
             judged: Judged::new(Api::all(cluster.client.clone()), versions, rules),
             control_plane: 0,
             story: Story::new(),
+            processes: ReplicaProcesses::default(),
             start: Box::new(start),
             replicas: Vec::new(),
             ending: Ending::default(),
@@ -73,6 +77,7 @@ impl<'a> World<'a> {
     pub async fn act(&mut self, action: Action) {
         self.story.count += 1;
         let is_done = self.perform(&action).await;
+        self.show_processes();
         self.story.note(&action, is_done);
         self.judged.check();
         let count = self.story.count;
@@ -87,6 +92,11 @@ impl<'a> World<'a> {
         self.judged.proofs.started(replica.output());
         self.story.started("a replica", &replica);
         replica
+    }
+
+    /// Tells the process ids of the replicas that run by now.
+    fn show_processes(&self) {
+        self.processes.set(self.replicas.iter().filter_map(Daemon::pid).collect());
     }
 
     /// Stops all replicas. Checks that they ended without an error, and that every deletion was valid.

@@ -405,8 +405,8 @@ fn complete(code: u16, body: &Value) -> Response<UnsyncBoxBody<Bytes, BoxError>>
     response
 }
 
-/// Returns the merge of a strategic merge patch, as far as the controllers use one: conditions are merged by their type,
-/// and a list of addresses replaces the former one.
+/// Returns the merge of a strategic merge patch, as far as the controllers use one: conditions are merged by their
+/// type, and a list of addresses replaces the former one.
 fn strategic(node: &Value, patch: &Value) -> Value {
     let mut change = patch.clone();
     if let Some(Value::Array(conditions)) = change.pointer_mut("/status/conditions") {

@@ -208,8 +208,8 @@ impl Judge {
         }
     }
 
-    /// Checks that each announcement with the inputs of this write has announced it. A write with other inputs is itself
-    /// an input that changed.
+    /// Checks that each announcement with the inputs of this write has announced it. A write with other inputs is
+    /// itself an input that changed.
     fn check_write(&mut self, world: &World, at: Instant, (before, after): (&Node, &Node), writer: Writer) {
         let written = differences(before, after);
         let inputs = self.inputs_of(before);

@@ -1,8 +1,11 @@
 //! Pure: parses YAML into a tree that keeps the line of each value, and whether the value was in quotes.
 //!
-//! Serde is not suitable: `yaml.v2` of the Go program distinguishes `"443"` from `443` and `yes` from `"yes"`, and a
-//! typed decode stops at the first error. Nesting, values and bytes are limited; each copy for an alias counts. Errors
-//! contain a line number and never any text, which may contain a password.
+//! A typed decode is not suitable for `vsphere.conf`: `yaml.v2` of the Go program distinguishes `"443"` from `443` and
+//! `yes` from `"yes"`, and a typed decode stops at the first error. [`decoder`] is for a kubeconfig. Nesting, values
+//! and bytes are limited; each copy for an alias counts. Errors contain a line number and never any text, which may
+//! contain a password.
+
+pub(crate) mod decoder;
 
 use std::collections::HashMap;
 
@@ -113,7 +116,7 @@ impl YamlError {
 /// Parses the first document of `text`. A text without a document is `Null`.
 pub(crate) fn parse_document(text: &str, aliases: Aliases) -> Result<Node, YamlError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let mut builder = Builder { aliases, open: Vec::new(), anchors: HashMap::new(), values: 0, text: 0 };
+    let mut builder = Builder::new(aliases);
     for event in Parser::new_from_str(text) {
         let (event, span) = event.map_err(|error| refusal(&error))?;
         let line = span.start.line();
@@ -124,10 +127,30 @@ pub(crate) fn parse_document(text: &str, aliases: Aliases) -> Result<Node, YamlE
     Ok(Node { line: 1, value: Value::Null })
 }
 
-/// Checks the YAML syntax of all documents in `text`, but not their size, tags, aliases and `<<`.
-pub(crate) fn check_syntax(text: &str) -> Result<(), YamlError> {
+/// Parses all documents of `text`. The limits are for all of them together, and aliases are copied.
+pub(crate) fn parse_documents(text: &str) -> Result<Vec<Node>, YamlError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    Parser::new_from_str(text).try_for_each(|event| event.map(drop).map_err(|error| refusal(&error)))
+    let mut builder = Builder::new(Aliases::Copied);
+    let mut documents = Vec::new();
+    let mut has_root = false;
+    for event in Parser::new_from_str(text) {
+        let (event, span) = event.map_err(|error| refusal(&error))?;
+        match event {
+            Event::DocumentStart(..) => {
+                // The names of anchors are those of one document.
+                builder.anchors.clear();
+                has_root = false;
+            }
+            Event::DocumentEnd if has_root => {}
+            event => {
+                if let Some(root) = builder.accept(event, span.start.line())? {
+                    documents.push(root);
+                    has_root = true;
+                }
+            }
+        }
+    }
+    Ok(documents)
 }
 
 fn refusal(error: &ScanError) -> YamlError {
@@ -184,6 +207,10 @@ struct Builder {
 }
 
 impl Builder {
+    fn new(aliases: Aliases) -> Self {
+        Self { aliases, open: Vec::new(), anchors: HashMap::new(), values: 0, text: 0 }
+    }
+
     /// Processes one event. Returns the root once the root is complete.
     fn accept(&mut self, event: Event<'_>, line: usize) -> Result<Option<Node>, YamlError> {
         match event {
@@ -342,13 +369,6 @@ mod tests {
     }
 
     #[test]
-    fn syntax_is_checked_in_all_documents() {
-        assert_eq!(check_syntax("a: 1\n---\nb: 2\n"), Ok(()));
-        assert_eq!(check_syntax("a: 1\n---\nb: [\n"), Err(YamlError::Syntax(3)));
-        assert_eq!(check_syntax("a: @b\n"), Err(YamlError::Syntax(1)));
-    }
-
-    #[test]
     fn documents_become_trees() {
         let vectors = [
             ("empty", "", "null"),
@@ -379,6 +399,18 @@ mod tests {
             let got = parse(text).map(|node| show(&node));
             assert_eq!(got.as_deref(), Ok(want), "{id}");
         }
+    }
+
+    #[test]
+    fn all_documents_are_parsed_up_to_the_limits_of_one() {
+        let documents = |text: &str| parse_documents(text).map(|all| all.iter().map(show).collect::<Vec<_>>());
+        assert_eq!(documents("---\na: &x 1\n---\nb: 2\n"), Ok(vec!["{a=1}".to_owned(), "{b=2}".to_owned()]));
+        assert_eq!(documents("---\n---\na: 1\n...\n"), Ok(vec!["null".to_owned(), "{a=1}".to_owned()]));
+        assert_eq!(documents("# nothing\n"), Ok(Vec::new()));
+        assert_eq!(documents("a: &x 1\n---\nb: *x\n"), Err(YamlError::Syntax(3)), "an anchor of another document");
+        assert_eq!(documents("a: 1\n---\nb: [\n"), Err(YamlError::Syntax(3)));
+        let half = format!("- {}\n", "A".repeat(MAX_TEXT * 2 / 3));
+        assert_eq!(documents(&format!("{half}---\n{half}")), Err(YamlError::TooLarge(3)));
     }
 
     #[test]

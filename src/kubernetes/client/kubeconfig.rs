@@ -15,7 +15,8 @@ use zeroize::Zeroizing;
 use super::files::{ReadFile, read_file};
 use super::{credentials, exec, identity, proof, proxy, transport, verifier};
 use crate::base::pem;
-use crate::base::yaml::{self, Aliases, Node, Value, YamlError};
+use crate::base::yaml::decoder::{self, TypeError};
+use crate::base::yaml::{self, Node, Value, YamlError};
 
 /// Placeholder that keeps the library from using the environment's proxy. The kubeconfig's proxy replaces it.
 const NO_PROXY: &str = "http://none.invalid";
@@ -62,8 +63,9 @@ pub(super) fn read(path: &Path) -> Result<Config, Vec<KubeconfigProblem>> {
 fn parse(path: &Path, content: &[u8], read: ReadFile<'_>) -> Result<Config, Vec<KubeconfigProblem>> {
     let only = |problem| vec![problem];
     let text = decode(content).map_err(|reason| only(KubeconfigProblem::new(None, reason)))?;
-    let mut kubeconfig = Kubeconfig::from_yaml(&text).map_err(|error| only(not_a_kubeconfig(&text, &error)))?;
-    let mut checks = Checks { tree: yaml::parse_document(&text, Aliases::Copied).ok(), read, problems: Vec::new() };
+    let documents = yaml::parse_documents(&text).map_err(|error| only(not_yaml(error)))?;
+    let mut kubeconfig = decode_documents(&documents).map_err(|error| only(not_a_kubeconfig(error)))?;
+    let mut checks = Checks { tree: documents.into_iter().next(), read, problems: Vec::new() };
     let Some((cluster, user)) = checks.chosen(&kubeconfig) else { return Err(checks.problems) };
     let folder = path.parent().unwrap_or(Path::new(""));
     // If several clusters have the same name, the library also takes the first.
@@ -118,23 +120,28 @@ fn decode(content: &[u8]) -> Result<Zeroizing<String>, &'static str> {
     text.map(Zeroizing::new)
 }
 
-/// Returns the problem of a text that the library cannot parse. The library's own error quotes lines of the text.
-fn not_a_kubeconfig(text: &str, error: &KubeconfigError) -> KubeconfigProblem {
-    match yaml::parse_document(text, Aliases::Copied).map(drop).and_then(|()| yaml::check_syntax(text)) {
-        Err(YamlError::TooLarge(line)) => KubeconfigProblem::new(Some(line), "too many values, or nested too deeply"),
-        Err(error) => KubeconfigProblem::new(Some(error.line()), "not valid YAML"),
-        Ok(_) => {
-            let location = match error {
-                KubeconfigError::Parse(error) => error.location(),
-                _ => None,
-            };
-            let line = location.and_then(|location| usize::try_from(location.line()).ok()).filter(|line| *line > 0);
-            KubeconfigProblem::new(
-                line,
-                "not a kubeconfig: a value of another type than expected, or a key given twice",
-            )
-        }
+/// Merges the documents as the library does: the first value of each key and name counts.
+///
+/// The library's own decoder of YAML is not used: for these types it is several times the code, and its errors quote the
+/// text.
+fn decode_documents(documents: &[Node]) -> Result<Kubeconfig, TypeError> {
+    let mut merged = Kubeconfig::default();
+    for document in documents {
+        let next: Kubeconfig = decoder::decode(document)?;
+        merged = merged.merge(next).map_err(|_| TypeError { line: Some(document.line) })?;
     }
+    Ok(merged)
+}
+
+fn not_yaml(error: YamlError) -> KubeconfigProblem {
+    match error {
+        YamlError::TooLarge(line) => KubeconfigProblem::new(Some(line), "too many values, or nested too deeply"),
+        YamlError::Syntax(_) | YamlError::Alias(_) => KubeconfigProblem::new(Some(error.line()), "not valid YAML"),
+    }
+}
+
+fn not_a_kubeconfig(error: TypeError) -> KubeconfigProblem {
+    KubeconfigProblem::new(error.line, format!("not a kubeconfig: {error}"))
 }
 
 /// Converts a kubeconfig whose files are already read. The library's future then completes immediately.

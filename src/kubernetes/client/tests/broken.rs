@@ -78,6 +78,20 @@ fn pair_with_key_in_one_line() -> (String, String) {
 }
 
 #[tokio::test]
+async fn a_kubeconfig_may_be_written_in_every_form_of_yaml() {
+    let folder = tempfile::tempdir().unwrap();
+    for (from, to) in [
+        ("token: hunter2Kq9", "token: 12345"),
+        ("token: hunter2Kq9", "<<: {token: hunter2Kq9}\n    username:"),
+        ("    token: hunter2Kq9\n", "    token: hunter2Kq9\n---\ncurrent-context: another\n"),
+        ("kind: Config", "kind: Config\npreferences: {}\nextensions:\n- name: e\n  extension: {a: [1, true, ~]}"),
+        ("    server:", "    insecure-skip-tls-verify: yes\n    server:"),
+    ] {
+        assert_eq!(told(folder.path(), from, to).await, "no error", "{to}");
+    }
+}
+
+#[tokio::test]
 async fn a_broken_kubeconfig_is_told_with_its_line_and_without_its_text() {
     let folder = tempfile::tempdir().unwrap();
     assert_eq!(told(folder.path(), "kind", "kind").await, "no error");

@@ -117,7 +117,7 @@ async fn status_shows_the_leader_a_node_without_a_vm_and_a_standby() {
     compare_with_page("explain vcenter SERVER", &normalised(&explained.output, &vcenter));
     let unknown = ask(&leader, &["explain", "vcenter", "127.0.0.2"]).await;
     assert_eq!((unknown.code, unknown.output.as_str()), (Some(2), ""));
-    let near = format!("no vcenter \"127.0.0.2\"; the nearest names are {}:{}\n", vcenter.host(), vcenter.port());
+    let near = format!("no vCenter \"127.0.0.2\"; the nearest name is {}:{}\n", vcenter.host(), vcenter.port());
     assert!(unknown.messages.ends_with(&near), "{}", unknown.messages);
     let yaml = ask(&leader, &["status", "-o", "yaml"]).await;
     assert!(yaml.output.lines().any(|line| line == "kind: Status"), "{}", yaml.output);

@@ -43,7 +43,7 @@ async fn a_healthy_cluster_passes_and_a_standby_says_what_it_does_not_know() {
     let unknown = ask(&leader, &["check", "--node=nobody"]).await;
     assert_eq!((unknown.code, unknown.output.as_str()), (Some(2), ""), "{}", unknown.messages);
     let unknown = ask(&leader, &["check", "--vcenter=127.0.0.2"]).await;
-    let near = format!("vcenter \"127.0.0.2\"; the nearest names are {}:{}\n", vcenter.host(), vcenter.port());
+    let near = format!("vCenter \"127.0.0.2\"; the nearest name is {}:{}\n", vcenter.host(), vcenter.port());
     assert!(unknown.code == Some(2) && unknown.messages.ends_with(&near), "{}", unknown.messages);
 
     let standby = start_candidate(&cluster, &vcenter).await;

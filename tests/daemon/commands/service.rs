@@ -102,7 +102,7 @@ async fn a_service_is_explained_from_its_creation_to_its_deletion() {
 
     let unknown = ask(&leader.daemon, &["explain", "service", &site.key("wep")]).await;
     assert_eq!((unknown.code, unknown.output.as_str()), (Some(2), ""));
-    assert!(unknown.messages.ends_with(&format!("the nearest names are {key}\n")), "{}", unknown.messages);
+    assert!(unknown.messages.ends_with(&format!("the nearest name is {key}\n")), "{}", unknown.messages);
 
     let mut standby = site.start(&flags);
     standby.daemon.wait_for_line("standing by", LIMIT).await;

@@ -371,7 +371,7 @@ async fn a_decision_is_logged_with_its_inputs_and_the_deletion_when_the_node_is_
     assert!(last.contains("VMs of 1 of 11 Nodes absent"), "{last}");
     let gone = log.lines("this process deleted a node of this name");
     assert_eq!(gone.len(), 1, "{gone:?}");
-    for part in ["node=\"a\"", "decision=\"permitted, 30s absent"] {
+    for part in ["node=\"a\"", "decision=\"permitted, VM absent for 30s"] {
         assert!(gone[0].contains(part), "{part}: {gone:?}");
     }
     world.server.next(&Method::DELETE, &[Fate::DoneAndLost]);

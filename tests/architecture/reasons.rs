@@ -7,7 +7,7 @@ use crate::source::{Source, is_word};
 const MACRO: &str = "src/cloud/reason.rs";
 
 /// Parts of a section, in this order.
-const PARTS: [&str; 3] = ["Means", "Check", "Mend"];
+const PARTS: [&str; 3] = ["Means", "Check", "Fix"];
 
 /// Returns the problems of the page: a reason without section, a section without reason, a missing or empty part, a
 /// check without a command.
@@ -160,7 +160,7 @@ fn reasons_are_named_and_not_spelt() {
 fn a_wrong_page_is_noticed() {
     let section = |word: &str, check: &str| {
         format!(
-            "\n## {word}\n\n**Means.** The machine was looked for and not found.\n\n**Check.** {check}\n\n**Mend.** Give \
+            "\n## {word}\n\n**Means.** The search found no VM.\n\n**Check.** {check}\n\n**Fix.** Give \
              the account the role Read-only.\n"
         )
     };
@@ -168,13 +168,13 @@ fn a_wrong_page_is_noticed() {
     let problems = |page: &str| page_problems(&format!("# Reasons\n\nHead.\n{page}"), &["VMNotFound".to_owned()]);
     assert_eq!(problems(&good), Vec::<String>::new());
     let swapped =
-        good.replace("**Means.**", "**Other.**").replace("**Mend.**", "**Means.**").replace("**Other.**", "**Mend.**");
+        good.replace("**Means.**", "**Other.**").replace("**Fix.**", "**Means.**").replace("**Other.**", "**Fix.**");
     for (page, problem) in [
         (String::new(), "VMNotFound has 0 sections"),
         (format!("{good}{good}"), "VMNotFound has 2 sections"),
         (format!("{good}{}", good.replace("VMNotFound", "Gone")), "Gone is no reason"),
-        (good.replace("**Mend.**", ""), "VMNotFound: does not say Mend, or not in its place"),
-        (good.replace("Give the account the role Read-only.", ""), "VMNotFound: says nothing under Mend"),
+        (good.replace("**Fix.**", ""), "VMNotFound: does not say Fix, or not in its place"),
+        (good.replace("Give the account the role Read-only.", ""), "VMNotFound: says nothing under Fix"),
         (
             section("VMNotFound", "Look at it in the vSphere Client."),
             "VMNotFound: the check has no line of govc, kubectl or curl",

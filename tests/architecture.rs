@@ -12,6 +12,8 @@
 mod circles;
 #[path = "architecture/code_map.rs"]
 mod code_map;
+#[path = "architecture/markers.rs"]
+mod markers;
 #[path = "architecture/names.rs"]
 mod names;
 #[path = "architecture/public_names.rs"]
@@ -386,4 +388,68 @@ fn the_product_has_no_more_lines_than_its_budget() {
     assert_eq!(rules::line_budget("# head\n10 all\n-3 removed\n"), 7);
     let unused = budget - lines;
     assert!(unused < 300, "the product has {lines} lines: lower the first number in product-lines.txt by {unused}");
+}
+
+/// Counts the markers in each file with texts for users, and in each page.
+fn marker_counts() -> BTreeMap<String, markers::MarkerCount> {
+    let markers = markers::Markers::parse(&read("tests/architecture/markers.txt"));
+    let mut counts = BTreeMap::new();
+    for source in product() {
+        counts.insert(source.path.clone(), markers.count_literals(&source));
+    }
+    for path in files_below(root(), "docs").into_iter().chain(["README.md".to_owned()]) {
+        if path.ends_with(".md") {
+            counts.insert(path.clone(), markers.count_page(&read(&path)));
+        }
+    }
+    for path in files_below(root(), "manifests") {
+        if path.ends_with(".md") {
+            counts.insert(path.clone(), markers.count_page(&read(&path)));
+        } else if let Ok(text) = std::fs::read_to_string(root().join(&path)) {
+            counts.insert(path, markers.count_lines(&text));
+        }
+    }
+    counts
+}
+
+#[test]
+fn markers_of_an_indirect_style_only_become_fewer() {
+    let counts = marker_counts();
+    assert!(counts.len() > 300, "only {} files were read", counts.len());
+    let kept = read("tests/architecture/marker-counts.txt");
+    let known = markers::parse_table(&kept);
+    let more = counts.iter().filter_map(|(path, count)| {
+        let before = known.get(path.as_str()).copied().unwrap_or_default();
+        let is_more = count.marked > before;
+        is_more.then(|| {
+            format!("{path}: {} texts with a word of tests/architecture/markers.txt, at most {before}", count.marked)
+        })
+    });
+    assert_none(&more.collect::<Vec<_>>());
+    assert_golden("tests/architecture/marker-counts.txt", &markers::table(&counts));
+}
+
+#[test]
+fn a_marker_is_found_as_a_whole_word_outside_of_code_and_terms() {
+    let markers = markers::Markers::parse("# a comment\nmachine\n^what\nany more\n=virtual machine\n");
+    let cases: [(&str, &[&str]); 6] = [
+        ("The Machine is off.", &["machine"]),
+        ("The virtual machine is off.", &[]),
+        ("Machinery is not there any, more or less", &["any more"]),
+        ("What is gone stays gone", &["^ what"]),
+        ("See what is gone", &[]),
+        ("any\nmore", &["any more"]),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(markers.find(text), expected, "{text}");
+    }
+    let page = "# The machine room\n\nA `machine` in code.\nAny other line; what is a machine.\n\n```\nthe machine is code\n```\n| a cell of text | the machine of a cell |\n";
+    let count = markers.count_page(page);
+    assert_eq!((count.marked, count.all), (3, 5));
+    let source = Source::new(
+        "src/a.rs",
+        "fn f() { g(\"the machine is off\", \"machine\"); }\n#[cfg(test)]\nmod tests {\n    const A: &str = \"the machine is off\";\n}\n",
+    );
+    let literals = markers.count_literals(&source);
+    assert_eq!((literals.marked, literals.all), (1, 1));
 }

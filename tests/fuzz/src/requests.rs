@@ -72,7 +72,8 @@ impl Respondent {
         let end = Instant::now() + START;
         while self.answer(request.as_bytes()).to_string().contains("were not read yet") {
             assert!(Instant::now() < end, "the Nodes are not read");
-            self.runtime.block_on(tokio::time::sleep(Duration::from_millis(20)));
+            // A timer needs the runtime that it is created in.
+            self.runtime.block_on(async { tokio::time::sleep(Duration::from_millis(20)).await });
         }
     }
 }

@@ -86,7 +86,8 @@ async fn ask_observer(
     let second_signal = shutdown::watch_signals(stop.clone())
         .map_err(|error| failure(&format!("cannot listen for signals: {error}"), Verdict::Incomplete))?;
     let asked = async {
-        let observer = match Observer::start(flags).await {
+        // On the heap, because these futures are large: a thread of a test has a stack of 2 MiB.
+        let observer = match Box::pin(Observer::start(flags)).await {
             Ok(observer) => observer,
             Err(ObserverError::Settings(errors)) if matches!(question, Question::Check { .. }) => {
                 return Ok(inquiries::of_unusable_settings(&errors));
@@ -94,7 +95,7 @@ async fn ask_observer(
             Err(error) => return Err(not_observed(&error)),
         };
         let respondent = Respondent::Observer(Box::new(observer));
-        let answer = stop.run_until_cancelled(ask_within(&respondent, question, options)).await;
+        let answer = stop.run_until_cancelled(Box::pin(ask_within(&respondent, question, options))).await;
         if let Respondent::Observer(observer) = respondent {
             observer.stop().await;
         }

@@ -1,7 +1,7 @@
 //! Pure: parses YAML into a tree that keeps the line of each value, and whether the value was in quotes.
 //!
 //! A typed decode is not suitable for `vsphere.conf`: `yaml.v2` of the Go program distinguishes `"443"` from `443` and
-//! `yes` from `"yes"`, and a typed decode stops at the first error. [`decoder`] is for a kubeconfig. Nesting, values
+//! `yes` from `"yes"`, and a typed decode stops at the first error. `decoder` is for a kubeconfig. Nesting, values
 //! and bytes are limited; each copy for an alias counts. Errors contain a line number and never any text, which may
 //! contain a password.
 

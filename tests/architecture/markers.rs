@@ -118,7 +118,7 @@ fn sentences(page: &str) -> Vec<String> {
 pub fn table(counts: &BTreeMap<String, MarkerCount>) -> String {
     let head = "# Texts with a marker of markers.txt, by file. `UPDATE_GOLDEN=1 cargo test --test architecture` lowers the counts.\n";
     let marked = counts.iter().filter(|(_, count)| count.marked > 0);
-    let rows: String = marked.map(|(path, count)| format!("{} of {} {path}\n", count.marked, count.all)).collect();
+    let rows: String = marked.map(|(path, count)| format!("{} {path}\n", count.marked)).collect();
     head.to_owned() + &rows
 }
 
@@ -126,8 +126,7 @@ pub fn table(counts: &BTreeMap<String, MarkerCount>) -> String {
 pub fn parse_table(table: &str) -> BTreeMap<&str, usize> {
     let rows = table.lines().filter(|line| !line.starts_with('#'));
     rows.filter_map(|row| {
-        let (marked, rest) = row.split_once(" of ")?;
-        let (_, path) = rest.split_once(' ')?;
+        let (marked, path) = row.split_once(' ')?;
         Some((path, marked.parse().ok()?))
     })
     .collect()

@@ -122,7 +122,7 @@ impl NameList {
         }
     }
 
-    /// Adds the object of a decision. It may not exist any more.
+    /// Adds the object of a decision, which may be deleted by now.
     fn add_subject(&mut self, decision: &Decision) {
         match decision.kind {
             SubjectKind::Service => self.add(NameKind::Service, &decision.name),

@@ -32,7 +32,7 @@ struct BalancedService {
     balancer: Option<LoadBalancerFacts>,
     /// Host and port of NSX, for commands.
     nsx: Option<String>,
-    /// Whether no process is asked: the facts of the term are those of a new leader.
+    /// Whether the command runs without a process: the facts of the term are those of a new leader.
     is_detached: bool,
     /// Time of the explanation.
     now: Instant,

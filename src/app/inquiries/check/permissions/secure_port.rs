@@ -68,7 +68,7 @@ impl SecurePortPermissions {
             }
         }
         let mut authorization = PermissionList::default();
-        let consequence = "nobody may read /metrics at the secure port";
+        let consequence = "clients cannot read /metrics at the secure port";
         authorization.want(&["create"], "subjectaccessreviews", None, None, consequence);
         let flagged = |list: PermissionList, flag: Option<&'static str>| {
             list.0.into_iter().map(move |needed| NeededPermission { kubeconfig_flag: flag, ..needed })

@@ -49,7 +49,7 @@ pub struct NodeInquiry {
     pub sharers: BTreeMap<IpAddr, Vec<String>>,
     /// The addresses of the API server.
     pub api_server: Vec<IpAddr>,
-    /// Whether no process is asked: the plan is that of a new leader, and no reconcile is known.
+    /// Whether the command runs without a process: the plan is that of a new leader, and no reconcile is known.
     pub is_detached: bool,
 }
 

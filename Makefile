@@ -212,6 +212,11 @@ bench: testenv release $(if $(CHAPTERS),$(filter micro,$(CHAPTERS)),micro) ## Wh
 	@BENCH_JSON=$(abspath $(TARGET))/bench/report.json MICRO=$(abspath $(TARGET))/$(RELEASE_TARGET)/release/micro \
 		$(CARGO) bench --locked --quiet --bench bench -- $(abspath $(RELEASE_BINARY)) $(CHAPTERS)
 
+.PHONY: book
+book: ## The pages as a website: target/book (needs mdBook)
+	@mdbook --version >/dev/null 2>&1 || { echo "nothing was built: mdBook is not installed (cargo install --locked mdbook)" >&2; exit 1; }
+	mdbook build docs
+
 .PHONY: performance-page
 performance-page: ## docs/performance.md and its plots from target/bench/report.json; chapters not measured stay as they are
 	@$(CARGO) run --locked --quiet --package ccm-test-support --bin performance-page -- $(wildcard $(TARGET)/bench/report.json)

@@ -464,10 +464,8 @@ fn commands_of_the_plugin_on_the_pages_exist() {
 }
 
 fn pages() -> Vec<(String, String)> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let docs = std::fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path());
-    let files = docs.chain([root.join("README.md")]).filter(|path| path.extension().is_some_and(|end| end == "md"));
-    files.map(|path| (path.display().to_string(), std::fs::read_to_string(&path).unwrap())).collect()
+    let names = support::pages::pages().into_iter();
+    names.map(|name| (name.clone(), support::pages::page(&name))).collect()
 }
 
 #[test]

@@ -1,9 +1,10 @@
-//! Runs the commands of `README.md` and `docs/install.md` as they are on the page, except names and passwords.
+//! Runs the commands of the pages as they are there, except names and passwords.
 //!
 //! A journey is the work of one reader. It runs blocks of commands in order, with its own API server and the vCenter
 //! simulator. The test starts no containers. A pod is the daemon's binary, started as the manifests on the API server
 //! define.
 
+mod blocks;
 mod pod;
 mod reused_values;
 
@@ -12,97 +13,30 @@ use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use kube::api::{ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
-use support::pages::{Shell, page, sections};
+use support::pages::{Shell, page, pages, sections};
 use support::{ApiServer, Daemon, Scenario, Vcenter, eventually};
 
 use crate::cluster::{ANSWERS, Cluster, LIMIT};
 use crate::manifests::kustomize::{kubectl, objects};
 use crate::rights::GO_RELEASE;
+use blocks::{By, HELM, NEW_CLUSTER, PAGES, REPLACE, WORKSTATION, blocks_of, pages_of_journeys};
 use pod::Pod;
-
-/// A page, a heading, and the journeys that run each command block below it.
-type Row = (&'static str, &'static str, &'static [By]);
-
-/// The journeys that run a block.
-#[derive(Debug)]
-enum By {
-    /// These journeys run the block.
-    Journeys(&'static [&'static str]),
-    /// No journey runs the block, for this reason.
-    Nobody(&'static str),
-}
-
-const README: &str = "README.md";
-const INSTALL: &str = "docs/install.md";
-
-const NEW_CLUSTER: &str = "new cluster";
-const HELM: &str = "helm";
-const REPLACE: &str = "replacing upstream";
-const WORKSTATION: &str = "workstation";
-
-const NO_REGISTRY: By =
-    By::Nobody("builds the release binary and needs a registry; `image` runs the binary from its archive");
-const NO_LOGIN: By = By::Nobody("needs a container engine and a registry");
-const NO_RUNTIME: By = By::Nobody("needs nodes with a container runtime; `image` reads the archive");
-const ON_A_NODE: By = By::Nobody("needs a node: tests/node/journey.rs runs it on a real one");
-const NO_KUBELET: By = By::Nobody("waits for pods, and there is no kubelet and no DaemonSet controller");
-const BY_NEW_CLUSTER: By = By::Journeys(&[NEW_CLUSTER]);
-const BY_HELM: By = By::Journeys(&[HELM]);
-const BY_REPLACE: By = By::Journeys(&[REPLACE]);
-
-/// Every block of the two pages.
-const BLOCKS: &[Row] = &[
-    (README, "Try it", &[By::Nobody("it runs this test, and the demo"), By::Nobody("these are other suites")]),
-    (README, "Install", &[By::Journeys(&[WORKSTATION])]),
-    (INSTALL, "Image", &[NO_REGISTRY, By::Journeys(&[NEW_CLUSTER, REPLACE]), NO_LOGIN, BY_HELM, NO_RUNTIME]),
-    (INSTALL, "Prepare vSphere", &[BY_NEW_CLUSTER; 3]),
-    (
-        INSTALL,
-        "A new cluster",
-        &[ON_A_NODE, By::Journeys(&[NEW_CLUSTER, HELM]), BY_NEW_CLUSTER, BY_NEW_CLUSTER, BY_NEW_CLUSTER],
-    ),
-    (INSTALL, "NSX", &[By::Nobody("the site of the journey has no NSX")]),
-    (INSTALL, "Helm", &[BY_HELM]),
-    (
-        INSTALL,
-        "Replacing upstream",
-        &[BY_REPLACE, NO_KUBELET, BY_REPLACE, BY_REPLACE, BY_REPLACE, BY_REPLACE, BY_REPLACE, BY_REPLACE],
-    ),
-    (INSTALL, "Replacing upstream with Helm", &[BY_HELM; 2]),
-    (
-        INSTALL,
-        "Going back",
-        &[BY_REPLACE, BY_REPLACE, BY_REPLACE, BY_REPLACE, BY_REPLACE, BY_REPLACE, BY_HELM, BY_REPLACE],
-    ),
-    (INSTALL, "Verify", &[ON_A_NODE, BY_NEW_CLUSTER, ON_A_NODE]),
-];
-
-/// Returns the blocks that a journey has to run.
-fn blocks_of(journey: &str) -> Vec<(&'static str, usize)> {
-    let mut found = Vec::new();
-    for (_, heading, all) in BLOCKS {
-        for (number, by) in all.iter().enumerate() {
-            if matches!(by, By::Journeys(journeys) if journeys.contains(&journey)) {
-                found.push((*heading, number));
-            }
-        }
-    }
-    found
-}
 
 #[test]
 fn every_block_of_commands_is_run_or_says_why_it_is_not() {
-    for name in [README, INSTALL] {
-        let there: Vec<(String, usize)> =
-            sections(&page(name)).into_iter().map(|(heading, blocks)| (heading, blocks.len())).collect();
-        let listed: Vec<(String, usize)> = BLOCKS
-            .iter()
-            .filter(|(page, ..)| *page == name)
-            .map(|(_, heading, all)| ((*heading).to_owned(), all.len()))
-            .collect();
-        assert_eq!(there, listed, "{name}: headings with blocks of commands");
+    let mut listed = Vec::new();
+    for name in pages() {
+        let sections = sections(&page(&name));
+        let there: Vec<(&str, usize)> =
+            sections.iter().map(|(heading, blocks)| (heading.as_str(), blocks.len())).collect();
+        let page = PAGES.iter().find(|(page, _)| *page == name);
+        let expected: Vec<(&str, usize)> =
+            page.iter().flat_map(|(_, sections)| *sections).map(|(heading, all)| (*heading, all.len())).collect();
+        assert_eq!(there, expected, "{name}: headings with blocks of commands");
+        listed.extend(page.map(|(page, _)| *page));
     }
-    for (_, heading, all) in BLOCKS {
+    assert_eq!(listed.len(), PAGES.len(), "{listed:?}");
+    for (heading, all) in PAGES.iter().flat_map(|(_, sections)| *sections) {
         for by in *all {
             match by {
                 By::Journeys(journeys) => assert!(!journeys.is_empty(), "{heading}"),
@@ -138,7 +72,7 @@ impl Reader {
             ("vcenter.example.com", vcenter.host().to_owned()),
             ("/dc-1/vm/node-1", format!("/dc-1/vm/{}", cluster.name(0))),
         ];
-        let shell = Shell::new(&server.kubeconfig(), INSTALL, names.into());
+        let shell = Shell::new(&server.kubeconfig(), &pages_of_journeys(), names.into());
         Self { server, cluster, vcenter, shell, journey }
     }
 
@@ -430,7 +364,7 @@ async fn a_reader_runs_the_program_on_a_workstation() {
     let vcenter = Vcenter::start(&cluster.scenario(0..1)).await;
     let config = cluster.folder().join("vsphere-of-a-workstation.conf");
     std::fs::write(&config, Cluster::zoned(&[vcenter.ini_section("vc-1", "dc-1")])).unwrap();
-    let sections = sections(&page(README));
+    let sections = sections(&page("README.md"));
     let (_, blocks) = sections.iter().find(|(heading, _)| heading == "Install").unwrap();
     let mut words = blocks[0].commands.split_whitespace();
     assert_eq!(words.next(), Some("CCM_NODE_DELETION=off"));

@@ -12,7 +12,7 @@ use crate::cluster::{Cluster, LIMIT, NODE, TAG, TEST_LIMIT, eventually};
 use crate::nodes::condition;
 use crate::pod::{CONTAINER, Pod, install_kubeadm, restarts};
 
-const OPERATIONS: &str = include_str!("../../docs/operations.md");
+const TROUBLESHOOTING: &str = include_str!("../../docs/operate/troubleshooting.md");
 
 /// Commands of the page, for the host of the Node.
 const READ_LOG: &str = "tail -n 50 /var/log/pods/kube-system_vsphere-*/*/*.log";
@@ -64,7 +64,7 @@ async fn without_addresses(cluster: &Cluster, pod: &Pod) {
         assert!(error.contains(expected), "{error}");
     }
     for (command, expected) in [(READ_LOG, "what is known is kept"), (READ_CHECKS, "vcenter vcenter.example.com:443")] {
-        assert!(OPERATIONS.contains(command), "the page does not name this command: {command}");
+        assert!(TROUBLESHOOTING.contains(command), "the page does not name this command: {command}");
         let text = eventually(command, LIMIT, async || {
             let text = on_node(command);
             if text.contains(expected) { Ok(text) } else { Err(text) }

@@ -1,6 +1,6 @@
-//! The exact commands of `docs/install.md`, from the image to the final check, on a real node.
+//! The exact commands of the pages for kubeadm, from the image to the final check, on a real node.
 //!
-//! In the sandbox vCenter has the name of the page, so that the test replaces few names. The output on the page is
+//! In the sandbox vCenter has the name of the pages, so that the test replaces few names. The output on a page is
 //! compared with the output of the commands.
 
 use std::fs;
@@ -18,7 +18,8 @@ use support::{Scenario, sandbox};
 use crate::cluster::{Cluster, LIMIT, NODE, TAG, TEST_LIMIT, eventually};
 use crate::images;
 
-const PAGE: &str = "docs/install.md";
+const PAGES: [&str; 4] =
+    ["docs/install/image.md", "docs/install/vsphere.md", "docs/install/kubeadm.md", "docs/install/verify.md"];
 
 /// The sections of the journey.
 const SECTIONS: [&str; 4] = [IMAGE, VSPHERE, NEW_CLUSTER, VERIFY];
@@ -51,9 +52,9 @@ const PASSWORD: &str = "S3cret-4711";
 
 #[test]
 fn what_is_not_run_is_on_the_page() {
-    let page = page(PAGE);
+    let pages = PAGES.map(page).concat();
     for (command, reason) in NOT_RUN.iter().chain(NOT_DONE) {
-        assert!(page.contains(command), "{command} ({reason})");
+        assert!(pages.contains(command), "{command} ({reason})");
     }
 }
 
@@ -99,7 +100,7 @@ impl Reader {
             // The VM has the UUID of this machine.
             ("4211c0de-7e57-4000-8000-000000000001", system_uuid()),
         ];
-        let shell = Shell::new(&cluster.server.kubeconfig(), PAGE, names.into());
+        let shell = Shell::new(&cluster.server.kubeconfig(), &PAGES, names.into());
         // The user of the test is root already.
         shell.link("sudo", Path::new("/usr/bin/env"));
         shell.link("skopeo", Path::new("/bin/true"));
@@ -235,7 +236,7 @@ impl Reader {
     /// Checks that each block of the sections was run, or is in [`NOT_RUN`].
     fn end(mut self) {
         let mut expected = Vec::new();
-        for (heading, blocks) in sections(&page(PAGE)) {
+        for (heading, blocks) in PAGES.iter().flat_map(|name| sections(&page(name))) {
             let Some(heading) = SECTIONS.into_iter().find(|section| *section == heading) else { continue };
             for (number, block) in blocks.iter().enumerate() {
                 if !NOT_RUN.iter().any(|(command, _)| block.commands.contains(command)) {

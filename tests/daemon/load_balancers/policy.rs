@@ -1,4 +1,4 @@
-//! The manifests of `docs/load-balancers.md` for several tenants, on a real API server.
+//! The manifests of `docs/nsx/tenants.md` for several tenants, on a real API server.
 
 use std::path::Path;
 use std::time::Duration;
@@ -27,7 +27,7 @@ fn manifests_below(page: &str, heading: &str) -> Vec<String> {
 #[tokio::test]
 async fn the_policy_for_several_tenants_limits_classes_and_addresses() {
     let server = ApiServer::start().await;
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/load-balancers.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/nsx/tenants.md");
     let page = std::fs::read_to_string(page).unwrap();
     for manifest in manifests_below(&page, "Several tenants") {
         let is_quota = manifest.contains("kind: ResourceQuota");

@@ -1,5 +1,6 @@
 //! Command blocks of a documentation page, and the shell that runs them.
 
+use std::collections::BTreeSet;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
@@ -22,6 +23,30 @@ pub fn page(name: &str) -> String {
     std::fs::read_to_string(Path::new(ROOT).join(name)).unwrap()
 }
 
+/// Returns the names of all pages, in order: `README.md`, and the files below `docs`.
+///
+/// # Panics
+///
+/// If a folder cannot be read.
+#[must_use]
+pub fn pages() -> Vec<String> {
+    let mut found = vec!["README.md".to_owned()];
+    let mut folders = vec![PathBuf::from("docs")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(Path::new(ROOT).join(&folder)).unwrap() {
+            let entry = entry.unwrap();
+            let path = folder.join(entry.file_name());
+            if entry.file_type().unwrap().is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|end| end == "md") {
+                found.push(path.display().to_string());
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
 /// Commands and their documented output.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Block {
@@ -31,14 +56,14 @@ pub struct Block {
     pub shown: Option<String>,
 }
 
-/// Returns the headings of the second and third level with their command blocks.
+/// Returns the headings of the first three levels with their command blocks.
 #[must_use]
 pub fn sections(page: &str) -> Vec<(String, Vec<Block>)> {
     let mut found: Vec<(String, Vec<Block>)> = Vec::new();
     let mut heading = String::new();
     let mut lines = page.lines();
     while let Some(line) = lines.next() {
-        if let Some(name) = line.strip_prefix("## ").or_else(|| line.strip_prefix("### ")) {
+        if let Some(name) = ["# ", "## ", "### "].iter().find_map(|mark| line.strip_prefix(mark)) {
             name.clone_into(&mut heading);
             continue;
         }
@@ -106,13 +131,13 @@ pub struct Shell {
 }
 
 impl Shell {
-    /// Makes a shell for the blocks of this page, with these names in place of those of the page.
+    /// Makes a shell for the blocks of these pages, with these names in place of those of the pages.
     ///
     /// # Panics
     ///
-    /// If the page or a tool is missing.
+    /// If a page or a tool is missing, or two sections have the same heading.
     #[must_use]
-    pub fn new(kubeconfig: &Path, name: &str, names: Vec<(&'static str, String)>) -> Self {
+    pub fn new(kubeconfig: &Path, pages: &[&str], names: Vec<(&'static str, String)>) -> Self {
         let home = tempfile::tempdir().unwrap();
         let tools = home.path().join("bin");
         std::fs::create_dir(&tools).unwrap();
@@ -120,7 +145,9 @@ impl Shell {
         {
             symlink(component.path(), tools.join(tool)).unwrap();
         }
-        let sections = sections(&page(name));
+        let sections: Vec<_> = pages.iter().flat_map(|name| sections(&page(name))).collect();
+        let headings: BTreeSet<&str> = sections.iter().map(|(heading, _)| heading.as_str()).collect();
+        assert_eq!(headings.len(), sections.len(), "headings of {pages:?}");
         let folder = tempfile::tempdir().unwrap();
         copy_folder(&Path::new(ROOT).join("manifests"), &folder.path().join("manifests"));
         let kubeconfig = kubeconfig.to_owned();
@@ -255,7 +282,7 @@ mod tests {
                     ```\n1. item\n\n   ```sh\n   one\n     two\n   ```\n\n   It prints:\n\n   ```text\n   1\n     2\n   ```\n\
                     ### B\n```sh\nthree\n```\n```sh\nfour\n```\n";
         let expected = [
-            ("", vec![block("first\n", None)]),
+            ("P", vec![block("first\n", None)]),
             ("A", vec![block("one\n  two\n", Some("1\n  2\n"))]),
             ("B", vec![block("three\n", None), block("four\n", None)]),
         ];

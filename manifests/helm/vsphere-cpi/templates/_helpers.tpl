@@ -57,11 +57,11 @@ not know this key (helm upgrade --reuse-values), as those of the Go program's ch
 {{- $set := .Values.daemonset | default dict -}}
 {{- $image := $set.image | default "" -}}
 {{- if not $image -}}
-{{- fail "daemonset.image is not set: set it to the repository of the image, such as registry.example.com/vsphere-cloud-controller-manager; with daemonset.tag or daemonset.digest, and imagePullSecrets for a private registry. How to get an image: docs/install.md#image" -}}
+{{- fail "daemonset.image is not set: set it to the repository of the image, such as registry.example.com/vsphere-cloud-controller-manager; with daemonset.tag or daemonset.digest, and imagePullSecrets for a private registry. How to get an image: docs/install/image.md" -}}
 {{- end -}}
 {{- /* A release of the Go program's chart whose values are reused. Its image does not answer /livez. */ -}}
 {{- if or (hasSuffix "cloud-pv-vsphere/cloud-provider-vsphere" $image) (hasSuffix "cloud-provider-vsphere/cpi/release/manager" $image) -}}
-{{- fail (printf "daemonset.image is %s, the image of the Go program (cloud-provider-vsphere): set daemonset.image to the repository of vsphere-cloud-controller-manager, and daemonset.tag to its version. How to get an image: docs/install.md#image" $image) -}}
+{{- fail (printf "daemonset.image is %s, the image of the Go program (cloud-provider-vsphere): set daemonset.image to the repository of vsphere-cloud-controller-manager, and daemonset.tag to its version. How to get an image: docs/install/image.md" $image) -}}
 {{- end -}}
 {{- if and $set.digest (contains "@" ($set.tag | default "")) -}}
 {{- fail "daemonset.tag and daemonset.digest both name a digest: leave it out of the tag" -}}

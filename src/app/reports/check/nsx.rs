@@ -183,7 +183,7 @@ fn host_and_port(status: &NsxStatus) -> (&str, &str) {
 }
 
 /// The remedy for objects that are left over.
-const LEFT_OVER: &str = "see docs/load-balancers.md: the log names the objects, and when they are tried again";
+const LEFT_OVER: &str = "see docs/nsx/operate.md: the log names the objects, and when they are tried again";
 
 /// Returns the results about objects of unclear owner and about load balancers of deleted Services.
 fn leftovers(subject: &str, ambiguous_objects: Option<usize>, orphans: Option<usize>) -> Vec<CheckResult> {

@@ -162,7 +162,7 @@ fn addresses(subject: &str, PoolFacts { pool, usage }: &PoolFacts) -> CheckResul
 
 fn load_balancer_service(subject: &str, CapacityFacts { lb_service, usage }: &CapacityFacts) -> CheckResult {
     const ID: CheckId = CheckId::X05;
-    let remedy = "NSX Manager > Networking > Load Balancing: use a larger size; docs/load-balancers.md has the limits";
+    let remedy = "NSX Manager > Networking > Load Balancing: use a larger size; docs/nsx/use.md has the limits";
     match usage {
         Ok(Some(usage)) => {
             let parts: Vec<String> = Usage::parts(usage)

@@ -56,8 +56,8 @@ pub enum PermissionAnswer {
 }
 
 const REMEDY: &str = "use the chart or the manifests of this version with which the program was installed (helm \
-                      upgrade, or kubectl apply -k); docs/install.md has the Role of each permission. Or grant only \
-                      what is missing:";
+                      upgrade, or kubectl apply -k); docs/reference/permissions.md has the Role of each permission. \
+                      Or grant only what is missing:";
 
 /// Prefix of the names of Roles and bindings in commands.
 const PREFIX: &str = "vsphere-ccm";

@@ -25,7 +25,7 @@ async fn without_an_image_the_chart_says_which_value_to_set() {
     for values in ["", "daemonset: {tag: v9}", "daemonset: {image: ''}"] {
         for flags in [&[][..], &["--reused"]] {
             let refused = refusal(&["config: {secret: {name: a}}", values], flags).await;
-            for part in ["daemonset.image is not set", "daemonset.tag", "imagePullSecrets", "docs/install.md#image"] {
+            for part in ["daemonset.image is not set", "daemonset.tag", "imagePullSecrets", "docs/install/image.md"] {
                 assert!(refused.contains(part), "{values} {flags:?}: {part}: {refused}");
             }
         }

@@ -250,7 +250,7 @@ fn owner(owner: ObjectOwner) -> &'static str {
         ObjectOwner::ThisCluster(OwnershipProof::Reference) => "ours by the reference of another object of ours",
         ObjectOwner::AnotherCluster => "of another cluster by the tag cluster-uid: never changed",
         ObjectOwner::Unresolved => "decided when its address is read",
-        ObjectOwner::Ambiguous => "of this or another cluster: never changed (docs/load-balancers.md)",
+        ObjectOwner::Ambiguous => "of this or another cluster: never changed (docs/nsx/how-it-works.md)",
     }
 }
 

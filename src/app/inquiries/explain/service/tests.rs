@@ -413,7 +413,7 @@ fn refusals_changes_and_objects_of_others_are_shown() {
         "!LB service: no load balancer service found with id x",
         ": of another cluster by the tag cluster-uid: never changed",
         "source ranges: /ambiguous",
-        ": of this or another cluster: never changed (docs/load-balancers.md)",
+        ": of this or another cluster: never changed (docs/nsx/how-it-works.md)",
         ": decided when its address is read",
         "persistence: /own",
         ": ours by its id",

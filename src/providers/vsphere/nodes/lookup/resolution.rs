@@ -1,7 +1,7 @@
 //! Pure: decides which VM backs a Node, from the answers of every vCenter.
 //!
-//! `docs/look-up.md` describes the rules. The Go program (`pkg/common/connectionmanager/search.go`) uses the vCenter
-//! that answers first; see `docs/compatibility.md`.
+//! `docs/explanation/initialization.md` describes the rules. The Go program (`pkg/common/connectionmanager/search.go`)
+//! uses the vCenter that answers first; see `docs/compatibility.md`.
 
 mod not_found;
 

@@ -1,0 +1,130 @@
+//! Every block of commands on the pages, in the order of the book, and the journeys that run it.
+
+/// A page with its sections, and the journeys that run each block of commands below a heading.
+pub type Page = (&'static str, &'static [(&'static str, &'static [By])]);
+
+/// The journeys that run a block.
+#[derive(Debug)]
+pub enum By {
+    /// These journeys run the block.
+    Journeys(&'static [&'static str]),
+    /// No journey runs the block, for this reason.
+    Nobody(&'static str),
+}
+
+pub const NEW_CLUSTER: &str = "new cluster";
+pub const HELM: &str = "helm";
+pub const REPLACE: &str = "replacing upstream";
+pub const WORKSTATION: &str = "workstation";
+
+const BY_NEW_CLUSTER: By = By::Journeys(&[NEW_CLUSTER]);
+const BY_HELM: By = By::Journeys(&[HELM]);
+const BY_REPLACE: By = By::Journeys(&[REPLACE]);
+
+const NO_REGISTRY: By =
+    By::Nobody("builds the release binary and needs a registry; `image` runs the binary from its archive");
+const NO_LOGIN: By = By::Nobody("needs a container engine and a registry");
+const NO_RUNTIME: By = By::Nobody("needs nodes with a container runtime; `image` reads the archive");
+const ON_A_NODE: By = By::Nobody("needs a node: tests/node/journey.rs runs it on a real one");
+const NO_KUBELET: By = By::Nobody("waits for pods, and there is no kubelet and no DaemonSet controller");
+const NO_NSX: By = By::Nobody("the site of the journeys has no NSX");
+const A_SUITE: By = By::Nobody("runs other suites of this repository");
+const WITH_NAMES: By = By::Nobody("a list to choose from, with names that only the reader knows");
+
+/// The pages with blocks of commands.
+pub const PAGES: &[Page] = &[
+    (
+        "README.md",
+        &[
+            ("Try it", &[By::Nobody("it runs this test, and the demo"), A_SUITE]),
+            ("Install", &[By::Journeys(&[WORKSTATION])]),
+        ],
+    ),
+    // Install
+    (
+        "docs/install/image.md",
+        &[("Image", &[NO_REGISTRY, By::Journeys(&[NEW_CLUSTER, REPLACE]), NO_LOGIN, BY_HELM, NO_RUNTIME])],
+    ),
+    ("docs/install/vsphere.md", &[("Prepare vSphere", &[BY_NEW_CLUSTER; 3])]),
+    (
+        "docs/install/kubeadm.md",
+        &[(
+            "A new cluster",
+            &[ON_A_NODE, By::Journeys(&[NEW_CLUSTER, HELM]), BY_NEW_CLUSTER, BY_NEW_CLUSTER, BY_NEW_CLUSTER],
+        )],
+    ),
+    ("docs/install/helm.md", &[("Helm", &[BY_HELM])]),
+    ("docs/install/verify.md", &[("Verify", &[ON_A_NODE, BY_NEW_CLUSTER, ON_A_NODE])]),
+    // Migrate
+    (
+        "docs/migrate/upstream.md",
+        &[
+            (
+                "Replacing upstream",
+                &[BY_REPLACE, NO_KUBELET, BY_REPLACE, BY_REPLACE, BY_REPLACE, BY_REPLACE, BY_REPLACE, BY_REPLACE],
+            ),
+            ("Replacing upstream with Helm", &[BY_HELM; 2]),
+        ],
+    ),
+    (
+        "docs/migrate/going-back.md",
+        &[(
+            "Going back",
+            &[BY_REPLACE, BY_REPLACE, BY_REPLACE, BY_REPLACE, BY_REPLACE, BY_REPLACE, BY_HELM, BY_REPLACE],
+        )],
+    ),
+    (
+        "docs/migrate/load-balancers.md",
+        &[("Load balancers of the Go program", &[NO_NSX, NO_NSX]), ("Going back to the Go program", &[NO_NSX])],
+    ),
+    // NSX
+    ("docs/nsx/use.md", &[("NSX", &[NO_NSX])]),
+    (
+        "docs/nsx/operate.md",
+        &[("Load balancers on NSX", &[NO_NSX]), ("Events", &[NO_NSX]), ("Held objects", &[NO_NSX, NO_NSX])],
+    ),
+    ("docs/nsx/restored-clusters.md", &[("Restored and copied clusters", &[NO_NSX, NO_NSX])]),
+    // Operate
+    (
+        "docs/operate/troubleshooting.md",
+        &[("The first five minutes", &[WITH_NAMES]), ("Before the Node has an address", &[ON_THE_FIRST_NODE])],
+    ),
+    ("docs/operate/logs.md", &[("The log", &[WITH_NAMES])]),
+    ("docs/reasons.md", &[("Nodes", &[WITH_NAMES]), ("Services", &[WITH_NAMES]), ("Routes", &[WITH_NAMES])]),
+    // Reference
+    ("docs/performance.md", &[("Comparing with another program", &[By::Nobody("measures for more than an hour")])]),
+    // Contribute
+    (
+        "docs/field-test.md",
+        &[
+            ("Run it", &[NO_VCENTER]),
+            ("Write to NSX", &[NO_VCENTER]),
+            ("Record it", &[By::Nobody("reads a recording of a real site"), A_SUITE]),
+        ],
+    ),
+    ("docs/testing.md", &[("The suite with a real node", &[A_SUITE, A_SUITE])]),
+    ("docs/chaos.md", &[("The fault campaign", &[A_SUITE])]),
+];
+
+const ON_THE_FIRST_NODE: By = By::Nobody("needs a node: tests/node/first_pod.rs runs it on a real one");
+const NO_VCENTER: By = By::Nobody("the field test needs a real vCenter or NSX");
+
+/// Returns the blocks that a journey has to run.
+pub fn blocks_of(journey: &str) -> Vec<(&'static str, usize)> {
+    let mut found = Vec::new();
+    for (heading, blocks) in PAGES.iter().flat_map(|(_, sections)| *sections) {
+        for (number, by) in blocks.iter().enumerate() {
+            if matches!(by, By::Journeys(journeys) if journeys.contains(&journey)) {
+                found.push((*heading, number));
+            }
+        }
+    }
+    found
+}
+
+/// Returns the pages below `docs` with blocks that journeys run.
+pub fn pages_of_journeys() -> Vec<&'static str> {
+    let is_run = |(_, blocks): &(_, &[By])| blocks.iter().any(|by| matches!(by, By::Journeys(_)));
+    let pages = PAGES.iter().filter(|(page, sections)| page.starts_with("docs/") && sections.iter().any(is_run));
+    pages.map(|(page, _)| *page).collect()
+}

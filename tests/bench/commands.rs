@@ -29,10 +29,11 @@ const SERVICES: usize = 1_000;
 const MEMBERS: usize = 9;
 /// Number of times that each command runs, and of Nodes that are repaired with and without commands.
 const SAMPLES: usize = 100;
-/// Limit of a command that shows what the process holds, and of one that calls the API server, vCenter and NSX, in
-/// milliseconds.
+/// Limit of a command that shows what the process holds, of one that calls the API server, vCenter and NSX, and of one
+/// that has lines for each object, in milliseconds.
 const SHOWN: f64 = 100.0;
 const CHECKED: f64 = 1_000.0;
+const LISTED: f64 = 5_000.0;
 /// Label of a node that load balancers leave out.
 const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 /// Number of concurrent requests.
@@ -41,7 +42,7 @@ const AT_ONCE: usize = 32;
 const LOOK: Duration = Duration::from_millis(2);
 
 /// The arguments of the commands with their limits.
-const COMMANDS: [(&[&str], f64); 7] = [
+const COMMANDS: [(&[&str], f64); 9] = [
     (&["status"], SHOWN),
     (&["status", "-o", "json"], SHOWN),
     (&["explain", "node", "n-17"], SHOWN),
@@ -49,6 +50,8 @@ const COMMANDS: [(&[&str], f64); 7] = [
     (&["explain", "service", "default/service-17"], SHOWN),
     (&["explain", "vcenter", "127.0.0.1"], SHOWN),
     (&["check"], CHECKED),
+    (&["plan"], LISTED),
+    (&["bundle"], LISTED),
 ];
 
 /// Measures on a leader that has initialised all nodes and served all Services. A peer has no commands.

@@ -54,8 +54,18 @@ impl Initialised {
     #[must_use]
     pub fn from_the_start(client: &Client) -> Self {
         let api = Api::all_with(client.clone(), &ApiResource::erase::<Node>(&()));
-        // A watch without a version starts with the existing objects.
         Self { api, version: String::new(), seen: BTreeMap::new() }
+    }
+
+    /// Lists the existing nodes. A watch could deliver them, too, but in any order: after its end, the version of the
+    /// last one would be no place to continue.
+    async fn see_existing(&mut self) -> Result<(), String> {
+        let list = self.api.list(&ListParams::default()).await.map_err(|error| format!("Nodes: {error}"))?;
+        for node in &list.items {
+            self.see(node);
+        }
+        self.version = list.metadata.resource_version.unwrap_or_default();
+        Ok(())
     }
 
     /// Returns the number of initialised nodes.
@@ -71,6 +81,9 @@ impl Initialised {
     /// A sentence, if a node is deleted or the watch is rejected.
     pub async fn follow(&mut self, count: usize) -> Result<(), String> {
         let parameters = WatchParams::default().timeout(WATCH_SECONDS);
+        if self.version.is_empty() {
+            self.see_existing().await?;
+        }
         while self.seen.len() < count {
             let events = self.api.watch(&parameters, &self.version).await.map_err(|error| error.to_string())?;
             let mut events = events.boxed();

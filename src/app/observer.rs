@@ -56,6 +56,9 @@ pub enum ObserverError {
         .0.join("; ")
     )]
     LoginsPaused(Vec<String>),
+    /// The API server did not answer in time.
+    #[error("the API server did not answer in time")]
+    Late,
 }
 
 /// The parts that read, with their running tasks.
@@ -69,11 +72,11 @@ pub struct Observer {
 
 impl Observer {
     /// Starts the parts. `flags` are those of the daemon, without the name of the program; its environment variables
-    /// count, too. Waits for a DNS lookup and one read of the Lease at most.
+    /// count, too. Waits for a DNS lookup and one read of the Lease, at most until `end`.
     ///
     /// # Errors
-    /// The flags or the files are wrong, or the credentials for the API server cannot be used.
-    pub async fn start(flags: &[OsString]) -> Result<Self, ObserverError> {
+    /// The flags or the files are wrong, the credentials for the API server cannot be used, or it is `end`.
+    pub async fn start(flags: &[OsString], end: Instant) -> Result<Self, ObserverError> {
         // Must run before any secret is read. A failure is no reason to answer nothing.
         let _ = core_dumps::turn_off();
         // Fails only if a crypto provider is already installed. No other code of this program installs a provider.
@@ -88,16 +91,16 @@ impl Observer {
         let environment = Environment::new(std::env::vars_os());
         let settings = settings::resolve(&options, &SystemFiles, &environment).map_err(ObserverError::Settings)?;
         let mut stages = Stages::default();
-        match start_parts(&settings, &mut stages).await {
-            Ok((parts, provider, inquiries)) => {
+        let error = match timeout_at(end, start_parts(&settings, &mut stages)).await {
+            Ok(Ok((parts, provider, inquiries))) => {
                 let (nodes, services) = (parts.caches.nodes.clone(), parts.caches.services.clone());
-                Ok(Self { inquiries, provider, nodes, services, stages })
+                return Ok(Self { inquiries, provider, nodes, services, stages });
             }
-            Err(error) => {
-                stages.stop().await;
-                Err(ObserverError::Start(Box::new(error)))
-            }
-        }
+            Ok(Err(error)) => ObserverError::Start(Box::new(error)),
+            Err(_) => ObserverError::Late,
+        };
+        stages.stop().await;
+        Err(error)
     }
 
     /// Waits until the parts have read what the question needs, and returns the encoded response. A part that could not
@@ -291,7 +294,7 @@ mod tests {
     #[tokio::test]
     async fn flags_that_are_misspelled_or_print_something_are_wrong_usage() {
         for flag in ["--cloud-confg=x", "--version", "--help"] {
-            let error = Observer::start(&[OsString::from(flag)]).await.err().unwrap();
+            let error = Observer::start(&[OsString::from(flag)], in_a_minute()).await.err().unwrap();
             assert!(matches!(error, ObserverError::Usage(_)), "{flag}: {error}");
         }
     }
@@ -299,7 +302,26 @@ mod tests {
     #[tokio::test]
     async fn a_missing_file_is_an_error_of_the_settings() {
         let flag = OsString::from("--cloud-config=/nonexistent/vsphere.conf");
-        let error = Observer::start(&[flag]).await.err().unwrap();
+        let error = Observer::start(&[flag], in_a_minute()).await.err().unwrap();
         assert!(error.to_string().contains("/nonexistent/vsphere.conf"), "{error}");
+    }
+
+    fn in_a_minute() -> Instant {
+        Instant::now() + Duration::from_secs(60)
+    }
+
+    #[tokio::test]
+    async fn an_api_server_that_never_answers_ends_the_start_in_time() {
+        // Connections are accepted by the system, and nothing reads them.
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = silent.local_addr().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let cloud_config = folder.path().join("vsphere.conf");
+        let text = "vcenter:\n  vc:\n    server: 127.0.0.1\n    user: u\n    password: p\n    datacenters: [dc]\n";
+        std::fs::write(&cloud_config, text).unwrap();
+        let cloud_config = format!("--cloud-config={}", cloud_config.display());
+        let flags = [format!("--master=http://{address}"), cloud_config].map(OsString::from);
+        let error = Observer::start(&flags, Instant::now() + Duration::from_millis(300)).await.err().unwrap();
+        assert!(matches!(error, ObserverError::Late), "{error}");
     }
 }

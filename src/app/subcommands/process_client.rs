@@ -47,14 +47,15 @@ pub fn ask<T>(
 
 /// As [`ask`], for any answer: all commands share this code.
 fn last_answer(question: &Question, options: &CommonOptions) -> Result<Answer, CommandOutput> {
+    let end = Instant::now() + options.timeout;
     match &options.source {
         AnswerSource::Process { .. } => {
             let runtime = runtime(&mut Builder::new_current_thread())?;
-            runtime.block_on(ask_within(&Respondent::Process, question, options))
+            runtime.block_on(ask_within(&Respondent::Process, question, options, end))
         }
         AnswerSource::Observer(flags) => {
             let runtime = runtime(Builder::new_multi_thread().worker_threads(OBSERVER_THREADS))?;
-            let answer = runtime.block_on(ask_observer(flags, question, options));
+            let answer = runtime.block_on(ask_observer(flags, question, options, end));
             // A look-up of a name may hang.
             runtime.shutdown_background();
             answer
@@ -81,21 +82,22 @@ async fn ask_observer(
     flags: &[OsString],
     question: &Question,
     options: &CommonOptions,
+    end: Instant,
 ) -> Result<Answer, CommandOutput> {
     let stop = CancellationToken::new();
     let second_signal = shutdown::watch_signals(stop.clone())
         .map_err(|error| failure(&format!("cannot listen for signals: {error}"), Verdict::Incomplete))?;
     let asked = async {
         // On the heap, because these futures are large: a thread of a test has a stack of 2 MiB.
-        let observer = match Box::pin(Observer::start(flags)).await {
+        let observer = match Box::pin(Observer::start(flags, end)).await {
             Ok(observer) => observer,
             Err(ObserverError::Settings(errors)) if matches!(question, Question::Check { .. }) => {
                 return Ok(inquiries::of_unusable_settings(&errors));
             }
-            Err(error) => return Err(not_observed(&error)),
+            Err(error) => return Err(not_observed(&error, options)),
         };
         let respondent = Respondent::Observer(Box::new(observer));
-        let answer = stop.run_until_cancelled(Box::pin(ask_within(&respondent, question, options))).await;
+        let answer = stop.run_until_cancelled(Box::pin(ask_within(&respondent, question, options, end))).await;
         if let Respondent::Observer(observer) = respondent {
             observer.stop().await;
         }
@@ -111,8 +113,8 @@ async fn ask_within(
     respondent: &Respondent,
     question: &Question,
     options: &CommonOptions,
+    end: Instant,
 ) -> Result<Answer, CommandOutput> {
-    let end = Instant::now() + options.timeout;
     let request = Request { version: version(), question: question.clone(), masks_users: options.masks_users };
     let mut progress = Progress::new(respondent, question, options.timeout);
     let mut last = None;
@@ -205,7 +207,7 @@ impl Respondent {
                 answer.map_err(|error| no_answer(&error, options))?
             }
             Respondent::Observer(observer) => match timeout_at(end, observer.respond(request.clone(), end)).await {
-                Ok(answer) => answer.map_err(|error| not_observed(&error))?,
+                Ok(answer) => answer.map_err(|error| not_observed(&error, options))?,
                 Err(_) => return Err(failure(&late(options), Verdict::Incomplete)),
             },
         };
@@ -284,9 +286,10 @@ fn late(options: &CommonOptions) -> String {
     }
 }
 
-/// Flags and files that cannot be used are wrong usage. Paused logins leave the answer incomplete.
-fn not_observed(error: &ObserverError) -> CommandOutput {
+/// Flags and files that cannot be used are wrong usage. Paused logins and a late answer are incomplete.
+fn not_observed(error: &ObserverError, options: &CommonOptions) -> CommandOutput {
     match error {
+        ObserverError::Late => failure(&format!("{}: {error}", late(options)), Verdict::Incomplete),
         ObserverError::LoginsPaused(_) => failure(&error.to_string(), Verdict::Incomplete),
         ObserverError::Usage(_) | ObserverError::Settings(_) | ObserverError::Start(_) => {
             CommandOutput::failure(&chain(error), USAGE_ERROR)
@@ -333,7 +336,8 @@ mod tests {
     #[test]
     fn paused_logins_are_incomplete_and_wrong_flags_are_wrong_usage() {
         let check = Question::Check { node: None, vcenter: None, is_deep: false, is_preflight: true };
-        let paused = not_observed(&ObserverError::LoginsPaused(vec!["logins to vc:443 are paused".to_owned()]));
+        let error = ObserverError::LoginsPaused(vec!["logins to vc:443 are paused".to_owned()]);
+        let paused = not_observed(&error, &options(AnswerSource::Observer(Vec::new())));
         assert!(paused.exit_code == 3 && paused.messages.contains("logins to vc:443 are paused"), "{paused:?}");
         let ask = |flag: &str| {
             let options = options(AnswerSource::Observer(vec![OsString::from(flag)]));

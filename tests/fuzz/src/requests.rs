@@ -43,7 +43,8 @@ impl Respondent {
             "--cluster-name=fuzz".to_owned(),
         ];
         let flags: Vec<OsString> = flags.into_iter().map(OsString::from).collect();
-        let observer = runtime.block_on(Observer::start(&flags)).unwrap_or_else(|error| panic!("{error}"));
+        let end = tokio::time::Instant::now() + START;
+        let observer = runtime.block_on(Observer::start(&flags, end)).unwrap_or_else(|error| panic!("{error}"));
         let mut respondent = Self { runtime, observer, version: String::new() };
         respondent.version = respondent.answer(b"{}")["version"].as_str().expect("a version").to_owned();
         respondent.wait_until_read();

@@ -55,11 +55,14 @@ async fn race(seed: u64) -> (Seen, Vec<String>) {
             tokio::time::sleep(script.pause(CHANGE_PAUSE)).await;
             judge.check(&world);
             let name = script.any(&names);
-            change(&world, &mut script, &mut judge, name);
+            change(&world, &mut judge, name, || script.act(&world, name));
             announce(&world, &mut judge, name);
             tokio::time::sleep(script.pause(CACHE_PAUSE)).await;
             announce(&world, &mut judge, name);
         }
+        // Most deletions need a time without other changes.
+        let name = script.any(&names);
+        change(&world, &mut judge, name, || script.lose(&world, name));
         for _ in 0..QUIET_ANNOUNCEMENTS {
             tokio::time::sleep(script.pause(QUIET_PAUSE)).await;
             names.iter().for_each(|name| announce(&world, &mut judge, name));
@@ -70,9 +73,10 @@ async fn race(seed: u64) -> (Seen, Vec<String>) {
     (judge.seen, faults)
 }
 
-fn change(world: &World, script: &mut Script, judge: &mut Judge, name: &str) {
+/// Makes a change that concerns this Node, and reports to the judge which inputs it has changed.
+fn change(world: &World, judge: &mut Judge, name: &str, act: impl FnOnce() -> Changed) {
     let before = world.live(name);
-    match script.act(world, name) {
+    match act() {
         Changed::Node => judge.node_changed(world, name, before.as_ref()),
         Changed::Machine => judge.machine_changed(name),
         Changed::Both => {

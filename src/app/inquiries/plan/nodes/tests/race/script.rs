@@ -108,7 +108,7 @@ impl Script {
     }
 
     /// Destroys a machine, so that its kubelet stops reporting.
-    fn lose(&mut self, world: &World, name: &str) -> Changed {
+    pub fn lose(&mut self, world: &World, name: &str) -> Changed {
         let is_destroyed = world.cloud.destroy(name);
         let Some(mut node) = world.server.node(name).filter(|_| is_destroyed) else {
             return if is_destroyed { Changed::Machine } else { Changed::Nothing };

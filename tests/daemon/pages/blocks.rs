@@ -78,7 +78,7 @@ pub const PAGES: &[Page] = &[
         &[("Load balancers of the Go program", &[NO_NSX, NO_NSX]), ("Going back to the Go program", &[NO_NSX])],
     ),
     // NSX
-    ("docs/nsx/use.md", &[("NSX", &[NO_NSX])]),
+    ("docs/nsx/use.md", &[("Set up NSX", &[NO_NSX])]),
     (
         "docs/nsx/operate.md",
         &[("Load balancers on NSX", &[NO_NSX]), ("Events", &[NO_NSX]), ("Held objects", &[NO_NSX, NO_NSX])],

@@ -81,7 +81,7 @@ pub const PAGES: &[Page] = &[
     ("docs/nsx/use.md", &[("Set up NSX", &[NO_NSX])]),
     (
         "docs/nsx/operate.md",
-        &[("Load balancers on NSX", &[NO_NSX]), ("Events", &[NO_NSX]), ("Held objects", &[NO_NSX, NO_NSX])],
+        &[("Check the load balancers", &[NO_NSX]), ("Events", &[NO_NSX]), ("Held objects", &[NO_NSX, NO_NSX])],
     ),
     ("docs/nsx/restored-clusters.md", &[("Restored and copied clusters", &[NO_NSX, NO_NSX])]),
     // Operate

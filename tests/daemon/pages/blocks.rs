@@ -83,7 +83,13 @@ pub const PAGES: &[Page] = &[
         "docs/nsx/operate.md",
         &[("Check the load balancers", &[NO_NSX]), ("Events", &[NO_NSX]), ("Held objects", &[NO_NSX, NO_NSX])],
     ),
-    ("docs/nsx/restored-clusters.md", &[("Restored and copied clusters", &[NO_NSX, NO_NSX])]),
+    (
+        "docs/nsx/restored-clusters.md",
+        &[
+            ("Restored and copied clusters", &[NO_NSX]),
+            ("A cluster that was restored in place, or whose NSX was restored", &[NO_NSX]),
+        ],
+    ),
     // Operate
     (
         "docs/operate/troubleshooting.md",

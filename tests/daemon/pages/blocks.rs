@@ -75,7 +75,11 @@ pub const PAGES: &[Page] = &[
     ),
     (
         "docs/migrate/load-balancers.md",
-        &[("Load balancers of the Go program", &[NO_NSX, NO_NSX]), ("Going back to the Go program", &[NO_NSX])],
+        &[
+            ("Adopt the features", &[NO_NSX]),
+            ("Remove leftovers of the Go program", &[NO_NSX]),
+            ("Going back to the Go program", &[NO_NSX]),
+        ],
     ),
     // NSX
     ("docs/nsx/use.md", &[("Set up NSX", &[NO_NSX])]),

@@ -488,8 +488,8 @@ impl ResourceCache {
             warn!(
                 service,
                 "{path} is neither changed nor deleted: its tags have the name of this cluster, but it may belong to another \
-                 cluster of the same name. If no cluster uses it, delete it in NSX; to keep it, see \"Held objects\" on the \
-                 page of load balancers"
+                 cluster of the same name. If no cluster uses it, delete it in NSX; to keep it, see \
+                 docs/nsx/operate.md#held-objects"
             );
         }
     }

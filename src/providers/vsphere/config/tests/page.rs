@@ -1,11 +1,13 @@
-//! Tests of `docs/configuration.md`: its examples are valid, and it lists all keys and variables.
+//! Tests of `docs/configuration.md` and `docs/reference/environment.md`: the examples of the first are valid, and it lists
+//! all keys; the second lists all variables.
 
 use super::super::environment::variables;
 use super::super::fields::known_keys;
 use super::*;
 
-fn page() -> String {
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/configuration.md");
+/// Reads this page of `docs`.
+fn page(name: &str) -> String {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs").join(name);
     std::fs::read_to_string(path).unwrap()
 }
 
@@ -17,7 +19,7 @@ fn blocks(page: &str, language: &str) -> Vec<String> {
 
 #[test]
 fn every_example_is_read_without_a_mistake_or_an_oddity() {
-    let page = page();
+    let page = page("configuration.md");
     // The other YAML blocks are Kubernetes objects.
     let is_object = |text: &String| text.starts_with("apiVersion: ");
     let (objects, yaml): (Vec<_>, Vec<_>) = blocks(&page, "yaml").into_iter().partition(is_object);
@@ -51,13 +53,15 @@ fn every_example_is_read_without_a_mistake_or_an_oddity() {
 }
 
 #[test]
-fn the_page_names_every_key_and_every_variable() {
-    let page = page();
+fn the_pages_name_every_key_and_every_variable() {
+    let page_of_keys = page("configuration.md");
     for key in known_keys() {
         let camel = dialects::camel_case(key);
-        assert!(page.contains(&format!("`{key}`")) && page.contains(&format!("`{camel}`")), "{key} or {camel}");
+        let named = [key, camel.as_str()].iter().all(|name| page_of_keys.contains(&format!("`{name}`")));
+        assert!(named, "{key} or {camel}");
     }
+    let page_of_variables = page("reference/environment.md");
     for variable in variables() {
-        assert!(page.contains(&format!("`{variable}`")), "{variable}");
+        assert!(page_of_variables.contains(&format!("`{variable}`")), "{variable}");
     }
 }

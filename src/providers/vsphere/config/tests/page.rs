@@ -24,7 +24,7 @@ fn every_example_is_read_without_a_mistake_or_an_oddity() {
     let is_object = |text: &String| text.starts_with("apiVersion: ");
     let (objects, yaml): (Vec<_>, Vec<_>) = blocks(&page, "yaml").into_iter().partition(is_object);
     let ini = blocks(&page, "ini");
-    // Both examples of load balancers need the connection of the second example.
+    // Both examples of load balancers need the connection of the example of NSX.
     let is_of_balancers = |text: &String| text.to_lowercase().trim_start_matches('[').starts_with("loadbalancer");
     let (ini_balancers, ini): (Vec<_>, Vec<_>) = ini.into_iter().partition(is_of_balancers);
     let (yaml_balancers, yaml): (Vec<_>, Vec<_>) = yaml.into_iter().partition(is_of_balancers);
@@ -37,13 +37,14 @@ fn every_example_is_read_without_a_mistake_or_an_oddity() {
     }
     let settings = |text: &str| format!("{:?}", config("first example", text));
     assert_eq!(settings(&ini[0]), settings(&yaml[0]), "the first example of either dialect says the same");
-    assert_eq!(settings(&ini[1]), settings(&yaml[1]), "the second example of either dialect says the same");
+    let of_nsx = |blocks: &[String], section: &str| blocks.iter().find(|text| text.contains(section)).unwrap().clone();
+    let (ini_nsx, yaml_nsx) = (of_nsx(&ini, "[NSXT]"), of_nsx(&yaml, "nsxt:"));
+    assert_eq!(settings(&ini_nsx), settings(&yaml_nsx), "the example of NSX says the same in either dialect");
     let of_balancers = [&ini_balancers, &yaml_balancers].map(|blocks| {
         assert_eq!(blocks.len(), 1, "{blocks:?}");
         blocks[0].as_str()
     });
-    let [ini, yaml] = [&ini[1], &yaml[1]].map(String::as_str);
-    let texts = [format!("{ini}\n{}", of_balancers[0]), format!("{yaml}{}", of_balancers[1])];
+    let texts = [format!("{ini_nsx}\n{}", of_balancers[0]), format!("{yaml_nsx}{}", of_balancers[1])];
     for text in &texts {
         let parsed = parse(text, "example").unwrap();
         assert!(parsed.warnings.is_empty(), "{:?}", parsed.warnings);

@@ -399,7 +399,7 @@ fn addresses(node: &NodeCheckFacts) -> Option<CheckResult> {
         return Some(result);
     }
     let notes = vm.notes.join("; ");
-    (!notes.is_empty()).then(|| CheckResult::warning(ID, "", notes).with_remedy("see docs/configuration.md"))
+    (!notes.is_empty()).then(|| CheckResult::warning(ID, "", notes).with_remedy("see docs/explanation/addresses.md"))
 }
 
 /// Compares the addresses with those of the Node. A Node that joins has none from the VM yet.

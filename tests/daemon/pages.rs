@@ -5,6 +5,7 @@
 //! define.
 
 mod blocks;
+mod distributions;
 mod pod;
 mod reused_values;
 
@@ -148,7 +149,7 @@ fn prepared(cluster: &Cluster) -> Scenario {
 #[tokio::test]
 async fn a_reader_prepares_vsphere_and_installs_the_manifests_in_a_new_cluster() {
     let mut reader = Reader::new(NEW_CLUSTER, untouched).await;
-    reader.run("Image", 1, "").await;
+    reader.run("Steps with kubeadm", 0, "").await;
     let printed = reader.run("Prepare vSphere", 0, "").await;
     let thumbprint = reader.vcenter.sha256_thumbprint().to_owned();
     assert!(printed.trim_end().ends_with(&thumbprint), "{printed}");
@@ -159,7 +160,7 @@ async fn a_reader_prepares_vsphere_and_installs_the_manifests_in_a_new_cluster()
         assert!(printed.contains(expected), "{expected} in {printed}");
     }
 
-    reader.run("A new cluster", 1, &format!("{PASSWORD}\n")).await;
+    reader.run("Steps with kubeadm", 2, &format!("{PASSWORD}\n")).await;
     // Edits by the reader: the thumbprint, the tags, the address.
     let edits = [
         ("# thumbprint: .*".to_owned(), format!("thumbprint: \"{thumbprint}\"")),
@@ -169,8 +170,9 @@ async fn a_reader_prepares_vsphere_and_installs_the_manifests_in_a_new_cluster()
         ("#   zone:".to_owned(), "  zone:".to_owned()),
     ];
     reader.shell.set_editor(&edits);
-    reader.run("A new cluster", 2, "").await;
-    reader.run("A new cluster", 3, "").await;
+    reader.run("Steps with kubeadm", 3, "").await;
+    let printed = reader.run("Steps with kubeadm", 4, "").await;
+    assert!(printed.ends_with("daemonset.apps/vsphere-cloud-controller-manager created\n"), "{printed}");
     reader.cluster.register(0..2).await;
     let mut daemon = reader.start_pod("vsphere-cloud-controller-manager").await;
     reader.until_initialised(&daemon).await;
@@ -185,8 +187,11 @@ async fn a_reader_prepares_vsphere_and_installs_the_manifests_in_a_new_cluster()
     let nodes = lines.iter().filter(|line| line.contains("vsphere://")).count();
     assert_eq!((nodes, printed.contains("uninitialized")), (2, false), "{printed}");
     assert_eq!(daemon.stop(LIMIT).await.code(), Some(0));
-    reader.run("A new cluster", 4, "").await;
-    assert_eq!(image_and_variables(&reader, SET).await.1, [DRY_RUN], "with the component no-node-deletion");
+    let printed = reader.run("Add components", 0, "").await;
+    assert!(printed.contains("daemonset.apps/vsphere-cloud-controller-manager configured\n"), "{printed}");
+    let (image, variables) = image_and_variables(&reader, SET).await;
+    assert_eq!(image, IMAGE);
+    assert_eq!(variables, [DRY_RUN], "with the component no-node-deletion");
     reader.end();
 }
 
@@ -196,14 +201,14 @@ async fn a_reader_installs_the_chart_with_the_command_of_the_page() {
     // Same format as `docker login` writes.
     let logins = r#"{"auths": {"registry.example.com": {"auth": "dXNlcjpwYXNzd29yZA=="}}}"#;
     reader.shell.write("registry/config.json", logins);
-    reader.run("Image", 3, "").await;
+    reader.run("Private registry", 1, "").await;
     let pull_secret = reader.get(&["secret", "registry-credentials", "--namespace=kube-system"]).await;
     assert_eq!(pull_secret["type"], "kubernetes.io/dockerconfigjson");
-    reader.run("A new cluster", 1, &format!("{PASSWORD}\n")).await;
+    reader.run("Steps with Helm", 0, &format!("{PASSWORD}\n")).await;
     let unreachable = [("https://vcenter.example.com", "https://127.0.0.1:1")];
-    let refused = reader.shell.fails("Helm", 0, &unreachable).await;
+    let refused = reader.shell.fails("Steps with Helm", 1, &unreachable).await;
     assert!(refused.contains("THUMBPRINT: vCenter did not answer"), "no certificate is left unchecked: {refused}");
-    reader.run("Helm", 0, "").await;
+    reader.run("Steps with Helm", 1, "").await;
     reader.cluster.register(0..2).await;
     let mut daemon = reader.start_pod(CHART_SET).await;
     reader.until_initialised(&daemon).await;
@@ -244,6 +249,7 @@ async fn upstream(reader: &Reader) -> String {
     json!({"apiVersion": "v1", "kind": "List", "items": release}).to_string()
 }
 
+const IMAGE: &str = "registry.example.com/vsphere-cloud-controller-manager:v0.1.0";
 const SET: &str = "vsphere-cloud-controller-manager";
 const CHART_SET: &str = "vsphere-cpi";
 const DRY_RUN: &str = "CCM_NODE_DELETION=dry-run";
@@ -276,7 +282,7 @@ async fn a_reader_replaces_upstream_and_goes_back() {
     reader.run("Replacing upstream", 2, "").await;
     reader.run("Replacing upstream", 3, "").await;
     let (image, variables) = image_and_variables(&reader, SET).await;
-    assert_eq!(image, "registry.example.com/vsphere-cloud-controller-manager:v0.1.0");
+    assert_eq!(image, IMAGE);
     assert_eq!(variables, [DRY_RUN]);
     let mut daemon = reader.start_pod(SET).await;
     assert!(reader.run("Replacing upstream", 4, "").await.contains("no Node has changed"));
@@ -296,7 +302,7 @@ async fn a_reader_replaces_upstream_and_goes_back() {
     reader.run("Replacing upstream", 6, "").await;
     assert_eq!(image_and_variables(&reader, SET).await.1, Vec::<String>::new());
 
-    reader.run("Image", 1, "").await;
+    reader.run("Name the image", 0, "").await;
     reader.run("Replacing upstream", 7, "").await;
     go_back(&mut reader, &gone).await;
     reader.end();

@@ -22,14 +22,19 @@ const PAGES: [&str; 4] =
     ["docs/install/image.md", "docs/install/vsphere.md", "docs/install/kubeadm.md", "docs/install/verify.md"];
 
 /// The sections of the journey.
-const SECTIONS: [&str; 4] = [IMAGE, VSPHERE, NEW_CLUSTER, VERIFY];
-const IMAGE: &str = "Image";
+const SECTIONS: [&str; 8] = [IMAGE, NAME, PRIVATE, NO_REGISTRY, VSPHERE, KUBEADM, COMPONENTS, VERIFY];
+const IMAGE: &str = "Build the image";
+const NAME: &str = "Name the image";
+const PRIVATE: &str = "Private registry";
+const NO_REGISTRY: &str = "Without a registry";
 const VSPHERE: &str = "Prepare vSphere";
-const NEW_CLUSTER: &str = "A new cluster";
+const KUBEADM: &str = "Steps with kubeadm";
+const COMPONENTS: &str = "Add components";
 const VERIFY: &str = "Verify";
 
 /// Commands whose blocks in these sections are not run, with the reasons.
 const NOT_RUN: &[(&str, &str)] = &[
+    ("sed -i 's|newName", "the overlay of the page for kubeadm names the image; the suite daemon runs it"),
     ("docker login registry.example.com", "needs a registry with credentials"),
     ("create secret generic registry-credentials", "needs the login before it; the suite daemon runs it with a file"),
 ];
@@ -72,10 +77,11 @@ fn a_reader_of_the_page_for_installing_gets_a_cluster_with_initialised_nodes() {
         reader.start_node().await;
         reader.configure(&thumbprint).await;
         reader.forget_the_image().await;
-        reader.run(IMAGE, "sed -i", "").await;
-        reader.run(NEW_CLUSTER, "kubectl apply -k manifests/overlays/kubeadm", "").await;
+        reader.run(KUBEADM, "mkdir -p my-ccm", "").await;
+        reader.run(KUBEADM, "kubectl apply -k my-ccm", "").await;
+        reader.look(KUBEADM, "rollout status").await;
         reader.verify().await;
-        reader.run(NEW_CLUSTER, "kubectl apply -k my-ccm", "").await;
+        reader.run(COMPONENTS, "kubectl apply -k my-ccm", "").await;
         reader.verify().await;
         reader.end();
     });
@@ -140,7 +146,7 @@ impl Reader {
         let status = Command::new("ctr").args(["-n", "k8s.io", "images", "rm", "--sync", &image]).status().unwrap();
         assert!(status.success(), "{image} is not removed: {status}");
         self.run(IMAGE, "make image-archive", "").await;
-        self.run(IMAGE, "ssh \"$node\" sudo ctr", "").await;
+        self.run(NO_REGISTRY, "ssh \"$node\" sudo ctr", "").await;
     }
 
     /// Runs the block with this command. Its output must equal the output on the page, if the page shows one.
@@ -183,7 +189,7 @@ impl Reader {
 
     /// Starts the kubelet with the flags of the page.
     async fn start_node(&mut self) {
-        self.run(NEW_CLUSTER, "sudo tee /etc/default/kubelet", "").await;
+        self.run(KUBEADM, "sudo tee /etc/default/kubelet", "").await;
         let text = fs::read_to_string("/etc/default/kubelet").unwrap();
         let flags = text.trim().strip_prefix("KUBELET_EXTRA_ARGS=").unwrap().split_whitespace();
         let settings = KubeletSettings { flags: flags.map(str::to_owned).collect(), ..KubeletSettings::default() };
@@ -193,7 +199,7 @@ impl Reader {
     }
 
     async fn configure(&mut self, thumbprint: &str) {
-        self.run(NEW_CLUSTER, "create secret generic vsphere-cloud-secret", &format!("{PASSWORD}\n")).await;
+        self.run(KUBEADM, "create secret generic vsphere-cloud-secret", &format!("{PASSWORD}\n")).await;
         let edits = [
             ("# thumbprint: .*", format!("thumbprint: \"{thumbprint}\"")),
             ("# labels:", "labels:".to_owned()),
@@ -201,7 +207,7 @@ impl Reader {
             ("#   zone:", "  zone:".to_owned()),
         ];
         self.shell.set_editor(&edits.map(|(from, to)| (from.to_owned(), to)));
-        self.run(NEW_CLUSTER, "cp -r manifests/config", "").await;
+        self.run(KUBEADM, "cp -r manifests/config", "").await;
     }
 
     /// Applies the overlay without an image name. Checks the result on the page.

@@ -13,11 +13,21 @@ pub enum By {
 }
 
 pub const NEW_CLUSTER: &str = "new cluster";
+pub const RKE2: &str = "rke2";
+pub const K3S: &str = "k3s";
+pub const TALOS: &str = "talos";
+pub const CLUSTER_API: &str = "cluster api";
+pub const RANCHER: &str = "rancher";
 pub const HELM: &str = "helm";
 pub const REPLACE: &str = "replacing upstream";
 pub const WORKSTATION: &str = "workstation";
 
 const BY_NEW_CLUSTER: By = By::Journeys(&[NEW_CLUSTER]);
+const BY_RKE2: By = By::Journeys(&[RKE2]);
+const BY_K3S: By = By::Journeys(&[K3S]);
+const BY_TALOS: By = By::Journeys(&[TALOS]);
+const BY_CLUSTER_API: By = By::Journeys(&[CLUSTER_API]);
+const BY_RANCHER: By = By::Journeys(&[RANCHER]);
 const BY_HELM: By = By::Journeys(&[HELM]);
 const BY_REPLACE: By = By::Journeys(&[REPLACE]);
 
@@ -27,6 +37,7 @@ const NO_LOGIN: By = By::Nobody("needs a container engine and a registry");
 const NO_RUNTIME: By = By::Nobody("needs nodes with a container runtime; `image` reads the archive");
 const ON_A_NODE: By = By::Nobody("needs a node: tests/node/journey.rs runs it on a real one");
 const NO_KUBELET: By = By::Nobody("waits for pods, and there is no kubelet and no DaemonSet controller");
+const NO_SERVER: By = By::Nobody("writes into the folder of a server of the distribution");
 const NO_NSX: By = By::Nobody("the site of the journeys has no NSX");
 const A_SUITE: By = By::Nobody("runs other suites of this repository");
 const WITH_NAMES: By = By::Nobody("a list to choose from, with names that only the reader knows");
@@ -43,17 +54,45 @@ pub const PAGES: &[Page] = &[
     // Install
     (
         "docs/install/image.md",
-        &[("Image", &[NO_REGISTRY, By::Journeys(&[NEW_CLUSTER, REPLACE]), NO_LOGIN, BY_HELM, NO_RUNTIME])],
+        &[
+            ("Build the image", &[NO_REGISTRY]),
+            ("Name the image", &[BY_REPLACE]),
+            ("Private registry", &[NO_LOGIN, BY_HELM]),
+            ("Without a registry", &[NO_RUNTIME]),
+        ],
     ),
     ("docs/install/vsphere.md", &[("Prepare vSphere", &[BY_NEW_CLUSTER; 3])]),
     (
         "docs/install/kubeadm.md",
-        &[(
-            "A new cluster",
-            &[ON_A_NODE, By::Journeys(&[NEW_CLUSTER, HELM]), BY_NEW_CLUSTER, BY_NEW_CLUSTER, BY_NEW_CLUSTER],
-        )],
+        &[
+            (
+                "Steps with kubeadm",
+                &[BY_NEW_CLUSTER, ON_A_NODE, BY_NEW_CLUSTER, BY_NEW_CLUSTER, BY_NEW_CLUSTER, ON_A_NODE],
+            ),
+            ("Add components", &[BY_NEW_CLUSTER]),
+        ],
     ),
-    ("docs/install/helm.md", &[("Helm", &[BY_HELM])]),
+    (
+        "docs/install/rke2.md",
+        &[
+            ("Steps on RKE2", &[BY_RKE2, BY_RKE2, BY_RKE2, BY_RKE2, NO_KUBELET]),
+            ("Start with RKE2", &[BY_RKE2, NO_SERVER]),
+        ],
+    ),
+    (
+        "docs/install/k3s.md",
+        &[("Steps on K3s", &[BY_K3S, BY_K3S, BY_K3S, BY_K3S, NO_KUBELET]), ("Start with K3s", &[BY_K3S, NO_SERVER])],
+    ),
+    (
+        "docs/install/talos.md",
+        &[("Steps on Talos", &[BY_TALOS, BY_TALOS, BY_TALOS, BY_TALOS, NO_KUBELET]), ("Start with Talos", &[BY_TALOS])],
+    ),
+    ("docs/install/helm.md", &[("Steps with Helm", &[BY_HELM; 2])]),
+    (
+        "docs/install/cluster-api.md",
+        &[("Steps with Cluster API", &[BY_CLUSTER_API, BY_CLUSTER_API, BY_CLUSTER_API, NO_KUBELET])],
+    ),
+    ("docs/install/rancher.md", &[("Steps with Rancher", &[BY_RANCHER, BY_RANCHER, BY_RANCHER, NO_KUBELET])]),
     ("docs/install/verify.md", &[("Verify", &[ON_A_NODE, BY_NEW_CLUSTER, ON_A_NODE])]),
     // Migrate
     (

@@ -177,6 +177,16 @@ impl Shell {
         std::fs::write(path, text).unwrap();
     }
 
+    /// Returns the text of a file in the folder where commands run.
+    ///
+    /// # Panics
+    ///
+    /// If it cannot be read.
+    #[must_use]
+    pub fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.folder.path().join(name)).unwrap()
+    }
+
     /// Runs the block with this number below this heading. Returns its output. The first command that fails ends it.
     ///
     /// # Panics

@@ -16,7 +16,7 @@ pub const NEW_CLUSTER: &str = "new cluster";
 pub const RKE2: &str = "rke2";
 pub const K3S: &str = "k3s";
 pub const TALOS: &str = "talos";
-pub const CLUSTER_API: &str = "cluster api";
+pub const WORKLOAD_CLUSTER: &str = "new workload cluster";
 pub const RANCHER: &str = "rancher";
 pub const HELM: &str = "helm";
 pub const REPLACE: &str = "replacing upstream";
@@ -26,7 +26,7 @@ const BY_NEW_CLUSTER: By = By::Journeys(&[NEW_CLUSTER]);
 const BY_RKE2: By = By::Journeys(&[RKE2]);
 const BY_K3S: By = By::Journeys(&[K3S]);
 const BY_TALOS: By = By::Journeys(&[TALOS]);
-const BY_CLUSTER_API: By = By::Journeys(&[CLUSTER_API]);
+const BY_WORKLOAD_CLUSTER: By = By::Journeys(&[WORKLOAD_CLUSTER]);
 const BY_RANCHER: By = By::Journeys(&[RANCHER]);
 const BY_HELM: By = By::Journeys(&[HELM]);
 const BY_REPLACE: By = By::Journeys(&[REPLACE]);
@@ -90,7 +90,7 @@ pub const PAGES: &[Page] = &[
     ("docs/install/helm.md", &[("Steps with Helm", &[BY_HELM; 2])]),
     (
         "docs/install/cluster-api.md",
-        &[("Steps with Cluster API", &[BY_CLUSTER_API, BY_CLUSTER_API, BY_CLUSTER_API, NO_KUBELET])],
+        &[("Steps with Cluster API", &[BY_WORKLOAD_CLUSTER, BY_WORKLOAD_CLUSTER, BY_WORKLOAD_CLUSTER, NO_KUBELET])],
     ),
     ("docs/install/rancher.md", &[("Steps with Rancher", &[BY_RANCHER, BY_RANCHER, BY_RANCHER, NO_KUBELET])]),
     ("docs/install/verify.md", &[("Verify", &[ON_A_NODE, BY_NEW_CLUSTER, ON_A_NODE])]),

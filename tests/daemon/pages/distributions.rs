@@ -3,7 +3,7 @@
 
 use support::pages::is_as_shown;
 
-use super::blocks::{CLUSTER_API, K3S, RANCHER, RKE2, TALOS};
+use super::blocks::{K3S, RANCHER, RKE2, TALOS, WORKLOAD_CLUSTER};
 use super::{IMAGE, PASSWORD, Reader, SET, image_and_variables, prepared};
 use crate::cluster::LIMIT;
 use crate::manifests::kustomize::kubectl;
@@ -90,7 +90,7 @@ async fn a_reader_installs_the_overlay_of_talos() {
 /// The test does the work of a `ClusterResourceSet`: it applies each entry of the two objects.
 #[tokio::test]
 async fn a_reader_installs_in_a_workload_cluster_of_cluster_api() {
-    let mut reader = Reader::of(CLUSTER_API).await;
+    let mut reader = Reader::of(WORKLOAD_CLUSTER).await;
     let steps = "Steps with Cluster API";
     reader.follow(steps, 0, "").await;
     reader.follow(steps, 1, "").await;

@@ -190,7 +190,7 @@ async fn a_reader_prepares_vsphere_and_installs_the_manifests_in_a_new_cluster()
     let printed = reader.run("Add components", 0, "").await;
     assert!(printed.contains("daemonset.apps/vsphere-cloud-controller-manager configured\n"), "{printed}");
     let (image, variables) = image_and_variables(&reader, SET).await;
-    assert_eq!(image, IMAGE);
+    assert_eq!(image, "registry.example.com/vsphere-cloud-controller-manager:v0.1.0");
     assert_eq!(variables, [DRY_RUN], "with the component no-node-deletion");
     reader.end();
 }
@@ -249,7 +249,6 @@ async fn upstream(reader: &Reader) -> String {
     json!({"apiVersion": "v1", "kind": "List", "items": release}).to_string()
 }
 
-const IMAGE: &str = "registry.example.com/vsphere-cloud-controller-manager:v0.1.0";
 const SET: &str = "vsphere-cloud-controller-manager";
 const CHART_SET: &str = "vsphere-cpi";
 const DRY_RUN: &str = "CCM_NODE_DELETION=dry-run";
@@ -282,7 +281,7 @@ async fn a_reader_replaces_upstream_and_goes_back() {
     reader.run("Replacing upstream", 2, "").await;
     reader.run("Replacing upstream", 3, "").await;
     let (image, variables) = image_and_variables(&reader, SET).await;
-    assert_eq!(image, IMAGE);
+    assert_eq!(image, "registry.example.com/vsphere-cloud-controller-manager:v0.1.0");
     assert_eq!(variables, [DRY_RUN]);
     let mut daemon = reader.start_pod(SET).await;
     assert!(reader.run("Replacing upstream", 4, "").await.contains("no Node has changed"));

@@ -4,9 +4,12 @@
 use support::pages::is_as_shown;
 
 use super::blocks::{K3S, RANCHER, RKE2, TALOS, WORKLOAD_CLUSTER};
-use super::{IMAGE, PASSWORD, Reader, SET, image_and_variables, prepared};
+use super::{PASSWORD, Reader, SET, image_and_variables, prepared};
 use crate::cluster::LIMIT;
 use crate::manifests::kustomize::kubectl;
+
+/// The image that the pages name.
+const IMAGE: &str = "registry.example.com/vsphere-cloud-controller-manager:v0.1.0";
 
 impl Reader {
     /// Creates a reader who writes server and thumbprint into the sample of the configuration.

@@ -20,7 +20,7 @@ use support::{ApiServer, Daemon, Scenario, Vcenter, eventually};
 use crate::cluster::{ANSWERS, Cluster, LIMIT};
 use crate::manifests::kustomize::{kubectl, objects};
 use crate::rights::GO_RELEASE;
-use blocks::{By, HELM, NEW_CLUSTER, PAGES, REPLACE, WORKSTATION, blocks_of, pages_of_journeys};
+use blocks::{ADOPT, By, CLUSTER_API, HELM, NEW_CLUSTER, PAGES, REPLACE, WORKSTATION, blocks_of, pages_of_journeys};
 use pod::Pod;
 
 #[test]
@@ -251,6 +251,8 @@ async fn upstream(reader: &Reader) -> String {
 
 const SET: &str = "vsphere-cloud-controller-manager";
 const CHART_SET: &str = "vsphere-cpi";
+/// Image of this program on the pages.
+const IMAGE: &str = "registry.example.com/vsphere-cloud-controller-manager:v0.1.0";
 const DRY_RUN: &str = "CCM_NODE_DELETION=dry-run";
 const SKIPS: &str = "SKIP_NODE_DELETION=true";
 
@@ -281,7 +283,7 @@ async fn a_reader_replaces_upstream_and_goes_back() {
     reader.run("Replacing upstream", 2, "").await;
     reader.run("Replacing upstream", 3, "").await;
     let (image, variables) = image_and_variables(&reader, SET).await;
-    assert_eq!(image, "registry.example.com/vsphere-cloud-controller-manager:v0.1.0");
+    assert_eq!(image, IMAGE);
     assert_eq!(variables, [DRY_RUN]);
     let mut daemon = reader.start_pod(SET).await;
     assert!(reader.run("Replacing upstream", 4, "").await.contains("no Node has changed"));
@@ -360,6 +362,78 @@ fn left_on(node: &Node) -> Vec<String> {
     let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
     let taints = taints.map(|taint| taint.key.clone()).filter(|key| key == "node.kubernetes.io/out-of-service");
     annotations.chain(conditions).chain(taints).collect()
+}
+
+/// Returns upstream's release manifest with the names that the templates of Cluster API Provider vSphere use.
+fn with_names_of_cluster_api(release: &str) -> String {
+    let names = [
+        (SET, CHART_SET),
+        ("vsphere-cloud-config", "cloud-config"),
+        ("vsphere-cloud-secret", "cloud-provider-vsphere-credentials"),
+        ("system:cloud-controller-manager", "cloud-controller-manager"),
+    ];
+    let renamed = names.iter().fold(release.to_owned(), |text, (from, to)| text.replace(from, to));
+    let mut list: Value = serde_json::from_str(&renamed).unwrap();
+    for object in list["items"].as_array_mut().unwrap() {
+        if object["kind"] == "DaemonSet" {
+            let labels = json!({"app": CHART_SET});
+            object["spec"]["selector"]["matchLabels"] = labels.clone();
+            object["spec"]["template"]["metadata"]["labels"] = labels;
+        }
+    }
+    list.to_string()
+}
+
+#[tokio::test]
+async fn a_reader_replaces_upstream_in_a_workload_cluster_of_cluster_api() {
+    let mut reader = Reader::new(CLUSTER_API, prepared).await;
+    let release = with_names_of_cluster_api(&upstream(&reader).await);
+    kubectl(Some(&reader.server), &["apply", "-f", "-"], &release).await.unwrap();
+    reader.run("A workload cluster", 0, "").await;
+    assert_eq!(image_and_variables(&reader, CHART_SET).await.1, [DRY_RUN]);
+    reader.run("A workload cluster", 1, "").await;
+    let (image, variables) = image_and_variables(&reader, CHART_SET).await;
+    assert_eq!(image, IMAGE);
+    assert_eq!(variables, [DRY_RUN]);
+    reader.cluster.register(0..2).await;
+    let mut daemon = reader.start_pod(CHART_SET).await;
+    reader.until_initialised(&daemon).await;
+    assert_eq!(daemon.stop(LIMIT).await.code(), Some(0));
+    reader.run("A workload cluster", 2, "").await;
+    assert_eq!(image_and_variables(&reader, CHART_SET).await.1, Vec::<String>::new());
+
+    // The rendered chart takes upstream's permissions away. The program reads only the Secret with this name.
+    reader.run("A workload cluster", 3, "").await;
+    let role = reader.get(&["clusterrole", "cloud-controller-manager"]).await;
+    assert!(!role["rules"].to_string().contains("secrets"), "{role}");
+    let mut daemon = reader.start_pod(CHART_SET).await;
+    assert_eq!(daemon.stop(LIMIT).await.code(), Some(0));
+    reader.end();
+}
+
+#[tokio::test]
+async fn a_reader_adopts_nodes_without_provider_id_and_taint() {
+    let mut reader = Reader::new(ADOPT, prepared).await;
+    let release = upstream(&reader).await;
+    kubectl(Some(&reader.server), &["apply", "-f", "-"], &release).await.unwrap();
+    reader.cluster.register(0..2).await;
+    // Same as the Nodes of kubelets without --cloud-provider=external.
+    for number in [0, 1] {
+        reader.patch_node(number, json!({"spec": {"taints": null}})).await;
+    }
+    let listed = reader.run("Nodes without provider ID", 0, "").await;
+    assert!([0, 1].iter().all(|number| listed.contains(&reader.cluster.name(*number))), "{listed}");
+
+    reader.run("Nodes without provider ID", 1, "").await;
+    assert_eq!(image_and_variables(&reader, SET).await.1, ["CCM_ADOPT_UNTAINTED_NODES=true"]);
+    let mut daemon = reader.start_pod(SET).await;
+    reader.until_initialised(&daemon).await;
+    let left = reader.run("Nodes without provider ID", 0, "").await;
+    assert_eq!(left.lines().count(), 1, "the heading alone: {left}");
+    assert_eq!(daemon.stop(LIMIT).await.code(), Some(0));
+    reader.run("Nodes without provider ID", 2, "").await;
+    assert_eq!(image_and_variables(&reader, SET).await.1, Vec::<String>::new());
+    reader.end();
 }
 
 #[tokio::test]

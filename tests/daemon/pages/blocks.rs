@@ -20,6 +20,8 @@ pub const WORKLOAD_CLUSTER: &str = "new workload cluster";
 pub const RANCHER: &str = "rancher";
 pub const HELM: &str = "helm";
 pub const REPLACE: &str = "replacing upstream";
+pub const CLUSTER_API: &str = "cluster api";
+pub const ADOPT: &str = "adopting nodes";
 pub const WORKSTATION: &str = "workstation";
 
 const BY_NEW_CLUSTER: By = By::Journeys(&[NEW_CLUSTER]);
@@ -30,6 +32,8 @@ const BY_WORKLOAD_CLUSTER: By = By::Journeys(&[WORKLOAD_CLUSTER]);
 const BY_RANCHER: By = By::Journeys(&[RANCHER]);
 const BY_HELM: By = By::Journeys(&[HELM]);
 const BY_REPLACE: By = By::Journeys(&[REPLACE]);
+const BY_CLUSTER_API: By = By::Journeys(&[CLUSTER_API]);
+const BY_ADOPT: By = By::Journeys(&[ADOPT]);
 
 const NO_REGISTRY: By =
     By::Nobody("builds the release binary and needs a registry; `image` runs the binary from its archive");
@@ -105,20 +109,22 @@ pub const PAGES: &[Page] = &[
             ("Replacing upstream with Helm", &[BY_HELM; 2]),
         ],
     ),
+    ("docs/migrate/cluster-api.md", &[("A workload cluster", &[BY_CLUSTER_API; 4])]),
+    ("docs/migrate/adopt.md", &[("Nodes without provider ID", &[BY_ADOPT; 3])]),
+    (
+        "docs/migrate/load-balancers.md",
+        &[
+            ("Applying all fields", &[NO_NSX]),
+            ("Objects that upstream would have removed", &[NO_NSX]),
+            ("Going back to the Go program", &[NO_NSX]),
+        ],
+    ),
     (
         "docs/migrate/going-back.md",
         &[(
             "Going back",
             &[BY_REPLACE, BY_REPLACE, BY_REPLACE, BY_REPLACE, BY_REPLACE, BY_REPLACE, BY_HELM, BY_REPLACE],
         )],
-    ),
-    (
-        "docs/migrate/load-balancers.md",
-        &[
-            ("Adopt the features", &[NO_NSX]),
-            ("Remove leftovers of the Go program", &[NO_NSX]),
-            ("Going back to the Go program", &[NO_NSX]),
-        ],
     ),
     // NSX
     ("docs/nsx/use.md", &[("Set up NSX", &[NO_NSX])]),

@@ -114,8 +114,8 @@ pub const PAGES: &[Page] = &[
     (
         "docs/migrate/load-balancers.md",
         &[
-            ("Applying all fields", &[NO_NSX]),
-            ("Objects that upstream would have removed", &[NO_NSX]),
+            ("Adopt the features", &[NO_NSX]),
+            ("Remove leftovers of the Go program", &[NO_NSX]),
             ("Going back to the Go program", &[NO_NSX]),
         ],
     ),

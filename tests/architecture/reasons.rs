@@ -29,6 +29,49 @@ pub fn page_problems(page: &str, words: &[String]) -> Vec<String> {
     problems
 }
 
+/// The parties in the column `who acts` of the table.
+const ACTORS: [&str; 4] = ["cluster", "vSphere", "NSX", "no one"];
+
+/// The values in the column `urgent` of the table.
+const URGENCIES: [&str; 3] = ["yes", "new", "no"];
+
+/// Returns the problems of the table at the beginning of the page: a reason with no row or several, a row without
+/// reason, a wrong link, an empty meaning, an unknown party or urgency.
+pub fn table_problems(page: &str, words: &[String]) -> Vec<String> {
+    let mut problems = Vec::new();
+    let mut rows = Vec::new();
+    let head = page.split("\n# ").next().unwrap_or_default();
+    for line in head.lines().filter(|line| line.starts_with("| [")) {
+        let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
+        let [link, meaning, actors, urgency] = cells.as_slice() else {
+            problems.push(format!("{line}: expected four columns"));
+            continue;
+        };
+        let word = link.trim_start_matches('[').split(']').next().unwrap_or_default();
+        if *link != format!("[{word}](#{})", word.to_lowercase()) {
+            problems.push(format!("{word}: the link is {link}"));
+        }
+        if meaning.len() < 10 {
+            problems.push(format!("{word}: the row says nothing"));
+        }
+        let is_known = actors.split(", ").all(|actor| ACTORS.contains(&actor)) && URGENCIES.contains(urgency);
+        if !is_known {
+            problems.push(format!("{word}: expected {ACTORS:?} and {URGENCIES:?}, found {actors} and {urgency}"));
+        }
+        rows.push(word);
+    }
+    for row in rows.iter().filter(|row| !words.iter().any(|word| word == *row)) {
+        problems.push(format!("the row {row} is no reason"));
+    }
+    for word in words {
+        let times = rows.iter().filter(|row| *row == word).count();
+        if times != 1 {
+            problems.push(format!("{word} has {times} rows"));
+        }
+    }
+    problems
+}
+
 /// Returns heading and text of each section.
 fn sections(page: &str) -> Vec<(&str, &str)> {
     let all = page.split("\n## ").skip(1);
@@ -129,7 +172,9 @@ fn all_words() -> Vec<String> {
 fn every_reason_is_declared_once_and_explained() {
     let words = all_words();
     super::assert_none(&word_problems(&words));
-    super::assert_none(&page_problems(&super::read("docs/reasons.md"), &words));
+    let page = super::read("docs/reasons.md");
+    super::assert_none(&page_problems(&page, &words));
+    super::assert_none(&table_problems(&page, &words));
     assert!(words.len() > 30, "the page is held against the declarations, and found only {} words", words.len());
 }
 
@@ -183,6 +228,32 @@ fn a_wrong_page_is_noticed() {
     ] {
         let found = problems(&page);
         assert!(found.iter().any(|found| found == problem), "{page}: {found:?}");
+    }
+}
+
+#[test]
+fn a_wrong_row_of_the_table_is_noticed() {
+    let words = ["VMNotFound".to_owned()];
+    let problems = |rows: &str| {
+        let sections = "# Nodes\n\n| [Other](#other) | a table of a section | no one | no |\n";
+        table_problems(&format!("# Reasons\n\n| reason | meaning |\n|---|---|\n{rows}\n{sections}"), &words)
+    };
+    let good = "| [VMNotFound](#vmnotfound) | no VM has the UUID | vSphere, cluster | new |\n";
+    assert_eq!(problems(&format!("| **Topic** | | | |\n{good}")), Vec::<String>::new());
+    for (rows, problem) in [
+        (String::new(), "VMNotFound has 0 rows"),
+        (good.repeat(2), "VMNotFound has 2 rows"),
+        (format!("{good}{}", good.replace("VMNotFound", "Gone")), "the row Gone is no reason"),
+        (good.replace("(#vmnotfound)", "(#gone)"), "VMNotFound: the link is [VMNotFound](#gone)"),
+        (good.replace("no VM has the UUID", ""), "VMNotFound: the row says nothing"),
+        (good.replace(" | new", ""), "VMNotFound has 0 rows"),
+    ] {
+        let found = problems(&rows);
+        assert!(found.iter().any(|found| found == problem), "{rows}: {found:?}");
+    }
+    for (present, wrong) in [("vSphere", "somebody"), ("vSphere, cluster", ""), ("new", "later")] {
+        let found = problems(&good.replace(present, wrong));
+        assert!(found.iter().any(|found| found.starts_with("VMNotFound: expected")), "{wrong}: {found:?}");
     }
 }
 

@@ -8,6 +8,7 @@ mod blocks;
 mod distributions;
 mod pod;
 mod reused_values;
+mod uninstall;
 
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
@@ -221,6 +222,9 @@ async fn a_reader_installs_the_chart_with_the_command_of_the_page() {
     assert_eq!(image_and_variables(&reader, CHART_SET).await.1, Vec::<String>::new());
     let printed = reader.run("Going back", 6, "").await;
     assert!(printed.contains(SKIPS), "the rollback keeps it: {printed}");
+    reader.run("Remove the program", 1, "").await;
+    let left = ["get", "daemonsets", "--namespace=kube-system", "--output=name"];
+    assert_eq!(kubectl(Some(&reader.server), &left, "").await.unwrap(), "");
     reader.end();
 }
 

@@ -23,6 +23,7 @@ pub const REPLACE: &str = "replacing upstream";
 pub const CLUSTER_API: &str = "cluster api";
 pub const ADOPT: &str = "adopting nodes";
 pub const WORKSTATION: &str = "workstation";
+pub const OPERATE: &str = "operate and uninstall";
 
 const BY_NEW_CLUSTER: By = By::Journeys(&[NEW_CLUSTER]);
 const BY_RKE2: By = By::Journeys(&[RKE2]);
@@ -32,8 +33,7 @@ const BY_WORKLOAD_CLUSTER: By = By::Journeys(&[WORKLOAD_CLUSTER]);
 const BY_RANCHER: By = By::Journeys(&[RANCHER]);
 const BY_HELM: By = By::Journeys(&[HELM]);
 const BY_REPLACE: By = By::Journeys(&[REPLACE]);
-const BY_CLUSTER_API: By = By::Journeys(&[CLUSTER_API]);
-const BY_ADOPT: By = By::Journeys(&[ADOPT]);
+const BY_OPERATE: By = By::Journeys(&[OPERATE]);
 
 const NO_REGISTRY: By =
     By::Nobody("builds the release binary and needs a registry; `image` runs the binary from its archive");
@@ -142,7 +142,23 @@ pub const PAGES: &[Page] = &[
     // Operate
     (
         "docs/operate/troubleshooting.md",
-        &[("The first five minutes", &[WITH_NAMES]), ("Before the Node has an address", &[ON_THE_FIRST_NODE])],
+        &[
+            ("The first five minutes", &[WITH_NAMES]),
+            ("Before the Node has an address", &[ON_THE_FIRST_NODE]),
+            ("Deletion must stop", &[BY_OPERATE]),
+        ],
+    ),
+    ("docs/operate/credentials.md", &[("Change the password of vCenter", &[BY_OPERATE])]),
+    (
+        "docs/operate/uninstall.md",
+        &[
+            ("Remove load balancers", &[BY_OPERATE; 2]),
+            ("Remove routes", &[NO_NSX]),
+            ("Remove the program", &[BY_OPERATE, BY_HELM, BY_OPERATE, BY_OPERATE]),
+            ("Remove Leases and configuration", &[BY_OPERATE; 3]),
+            ("Clean up Nodes", &[BY_OPERATE; 7]),
+            ("Remove the accounts", &[BY_OPERATE]),
+        ],
     ),
     ("docs/operate/logs.md", &[("The log", &[WITH_NAMES])]),
     ("docs/reasons.md", &[("Nodes", &[WITH_NAMES]), ("Services", &[WITH_NAMES]), ("Routes", &[WITH_NAMES])]),

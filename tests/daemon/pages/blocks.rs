@@ -33,6 +33,8 @@ const BY_WORKLOAD_CLUSTER: By = By::Journeys(&[WORKLOAD_CLUSTER]);
 const BY_RANCHER: By = By::Journeys(&[RANCHER]);
 const BY_HELM: By = By::Journeys(&[HELM]);
 const BY_REPLACE: By = By::Journeys(&[REPLACE]);
+const BY_CLUSTER_API: By = By::Journeys(&[CLUSTER_API]);
+const BY_ADOPT: By = By::Journeys(&[ADOPT]);
 const BY_OPERATE: By = By::Journeys(&[OPERATE]);
 
 const NO_REGISTRY: By =

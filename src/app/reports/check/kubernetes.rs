@@ -6,8 +6,8 @@ use super::{CheckResult, SHOW_PODS};
 use crate::app::reports::status::{DEFAULT_LEASE_DURATION, ElectionStatus};
 use crate::app::reports::text::{count, duration};
 
-/// Prefix of the provider IDs that the controller inside K3s and RKE2 writes.
-const K3S: &str = "k3s://";
+/// Prefixes of the provider IDs that the controllers inside K3s and RKE2 write.
+const EMBEDDED: [&str; 2] = ["k3s://", "rke2://"];
 
 /// Name of the taint that starts an initialization.
 const TAINT: &str = "node.cloudprovider.kubernetes.io/uninitialized";
@@ -88,11 +88,12 @@ pub fn foreign_nodes(nodes: &[NodeCheckFacts], is_deep: bool) -> Vec<CheckResult
         let NodeOwner::Foreign { provider_id } = &node.owner else { return None };
         let (name, subject) = (&node.name, format!("Node {}", node.name));
         let message = format!("it has provider ID {provider_id} of another cloud provider and is left alone");
-        Some(match provider_id.starts_with(K3S) {
+        Some(match EMBEDDED.iter().any(|prefix| provider_id.starts_with(prefix)) {
             true => CheckResult::failed(ID, &subject, message)
                 .with_remedy(
-                    "start K3s or RKE2 with --disable-cloud-controller and --kubelet-arg=cloud-provider=external; then \
-                     register the Node again:",
+                    "start K3s or RKE2 with --disable-cloud-controller and --kubelet-arg=cloud-provider=external. Do not \
+                     delete the Node of a server, which removes its etcd member (docs/migrate/rke2-k3s.md). Register the \
+                     Node of an agent again:",
                 )
                 .with_registration(name),
             false => CheckResult::warning(ID, &subject, message)

@@ -102,6 +102,7 @@ fn a_node_of_another_cloud_provider_is_a_warning_and_one_of_k3s_a_failure() {
         (NodeOwner::Vsphere, CheckStatus::Passed),
         (foreign("aws:///zone/i-1"), CheckStatus::Warning),
         (foreign("k3s://worker-1"), CheckStatus::Failed),
+        (foreign("rke2://worker-1"), CheckStatus::Failed),
     ];
     for (owner, status) in table {
         let results = foreign_nodes(&[node(owner, pending())], false);

@@ -34,7 +34,7 @@ use crate::kubernetes::stores::Nodes;
 use crate::runtime::queue::Priority;
 use crate::runtime::tasks::{PanicError, contain};
 use memory::NodeMemory;
-use metrics::NodeMetrics;
+use metrics::{NodeMetrics, OldestUninitialized};
 use plan::{NextStep, NodeBlocked};
 pub use reconciler::NodeReconciler;
 pub use reconciler::preview::{NodePreview, first_plan};
@@ -130,15 +130,16 @@ pub fn controller(
 ) -> Result<Controller<NodeReconciler>, UnsupportedController> {
     let instances = BoundedInstances::of(context.provider)?;
     let metrics = NodeMetrics::default();
+    let reasons = Arc::new(ReasonTracker::new(metrics.blocked.clone()));
     let [all, uninitialized] = metrics::node_counts(&nodes);
+    let oldest = OldestUninitialized::new(nodes.clone(), Arc::clone(&reasons));
     let spec = Spec {
         queue: "Nodes",
         workers: settings.workers.get(),
         instances: Some(instances.clone()),
-        metrics: vec![Box::new(metrics.clone()), Box::new(all), Box::new(uninitialized)],
+        metrics: vec![Box::new(metrics.clone()), Box::new(all), Box::new(uninitialized), Box::new(oldest)],
         ..Spec::new("cloud-node", context.leadership, settings.period, vec![Arc::new(nodes.clone())])
     };
-    let reasons = Arc::new(ReasonTracker::new(metrics.blocked.clone()));
     let (api, recorder) = (Api::all(context.write), context.recorder.for_component("cloud-node-controller"));
     let (leadership, decisions) = (spec.leadership.clone(), context.decisions);
     Ok(Controller::new(spec, move || NodeReconciler {

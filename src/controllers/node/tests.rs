@@ -101,7 +101,7 @@ fn id(number: usize) -> String {
 
 /// Returns the initial events of a watch: all Nodes, then the bookmark that ends the list.
 fn initial_events() -> String {
-    let nodes = (0..NODES).map(|number| {
+    events_of((0..NODES).map(|number| {
         serde_json::json!({"type": "ADDED", "object": {
             "apiVersion": "v1", "kind": "Node",
             "metadata": {
@@ -110,7 +110,11 @@ fn initial_events() -> String {
             },
             "spec": {"providerID": id(number)},
         }})
-    });
+    }))
+}
+
+/// Returns these events, and the bookmark that ends the list.
+fn events_of(nodes: impl Iterator<Item = serde_json::Value>) -> String {
     let end = serde_json::json!({"type": "BOOKMARK", "object": {
         "apiVersion": "v1", "kind": "Node",
         "metadata": {"resourceVersion": "1", "annotations": {"k8s.io/initial-events-end": "true"}},
@@ -118,14 +122,17 @@ fn initial_events() -> String {
     nodes.chain([end]).map(|event| format!("{event}\n")).collect()
 }
 
-/// Returns a client of an API server that sends the Nodes once, and answers no other request.
-fn server() -> Client {
-    let service = tower::service_fn(|request: Request<Body>| async move {
-        let query = request.uri().query().unwrap_or_default();
-        if !query.contains("sendInitialEvents=true") {
-            std::future::pending::<()>().await;
+/// Returns a client of an API server that sends these events once, and answers no other request.
+fn server(events: String) -> Client {
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let events = events.clone();
+        async move {
+            let query = request.uri().query().unwrap_or_default();
+            if !query.contains("sendInitialEvents=true") {
+                std::future::pending::<()>().await;
+            }
+            Ok::<_, TowerError>(Response::new(Body::from(events.into_bytes())))
         }
-        Ok::<_, TowerError>(Response::new(Body::from(initial_events().into_bytes())))
     });
     Client::new(service, "default")
 }
@@ -145,7 +152,7 @@ fn controller_with(
     decisions: DecisionHistory,
 ) -> (Controller<NodeReconciler>, impl Future<Output = Result<(), BoxError>>) {
     let provider = Arc::new(cloud);
-    let client = server();
+    let client = server(initial_events());
     let (nodes, watch) = watch_nodes(client.clone(), None);
     let (recorder, _) = recorder(client.clone(), "test");
     let leadership = Leadership::always();
@@ -344,5 +351,45 @@ async fn a_preview_plans_with_the_given_answer_and_changes_nothing() {
     waiting.spec.get_or_insert_default().taints = Some(vec![taint]);
     tokio::time::advance(Duration::from_secs(9)).await;
     assert_eq!(term.preview(&Arc::new(waiting), unknown()).waiting_time, Duration::ZERO, "a preview starts no wait");
+    watch.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_oldest_uninitialised_node_is_shown_for_each_reason_while_there_is_one() {
+    let node = |(name, created, has_taint): (&str, &str, bool)| {
+        let taints = if has_taint { vec![serde_json::json!({"key": node::TAINT_UNINITIALIZED})] } else { vec![] };
+        serde_json::json!({"type": "ADDED", "object": {
+            "apiVersion": "v1", "kind": "Node",
+            "metadata": {"name": name, "uid": name, "resourceVersion": "1", "creationTimestamp": created},
+            "spec": {"taints": taints},
+        }})
+    };
+    let nodes = [
+        ("initialised", "1970-01-01T00:00:01Z", false),
+        ("unknown", "1970-01-01T00:00:02Z", true),
+        ("new", "1970-01-01T00:00:09Z", true),
+        ("newer", "1970-01-01T00:00:10Z", true),
+    ];
+    let (store, watch) = watch_nodes(server(events_of(nodes.into_iter().map(node))), None);
+    let watch = tokio::spawn(watch);
+    let reasons = Arc::new(ReasonTracker::new(NodeMetrics::default().blocked));
+    let registry = crate::runtime::metrics::Metrics::new().unwrap();
+    let oldest = OldestUninitialized::new(store.clone(), Arc::clone(&reasons));
+    registry.registry().register(Box::new(oldest)).unwrap();
+    let shown = || -> Vec<String> {
+        let name = "vsphere_ccm_nodes_uninitialized_oldest_timestamp_seconds{reason=";
+        let text = registry.encode().unwrap();
+        text.lines().filter_map(|line| line.strip_prefix(name)).map(str::to_owned).collect()
+    };
+    assert_eq!(shown(), Vec::<String>::new(), "no Node is known");
+    let mut events = store.subscribe();
+    while !store.contains("newer") {
+        events.next().await;
+    }
+    assert_eq!(shown(), ["\"Pending\"} 2"], "no Node was reconciled");
+    assert!(reasons.set("unknown", reason::VMNotFound, Some("false")));
+    assert_eq!(shown(), ["\"Pending\"} 9", "\"VMNotFound\"} 2"]);
+    reasons.clear("unknown");
+    assert_eq!(shown(), ["\"Pending\"} 2"], "a reason that has ended has no series");
     watch.abort();
 }

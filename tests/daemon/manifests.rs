@@ -94,8 +94,8 @@ fn every_file_is_part_of_a_form_or_known_to_be_none() {
     let tree = Tree::copy();
     let named = tree.named();
     for file in tree.files() {
-        let is_other =
-            ["helm/", "monitoring/", "plugin/"].iter().any(|folder| file.starts_with(folder)) || file.ends_with(".md");
+        let is_other = ["helm/", "monitoring/", "plugin/"].iter().any(|folder| file.starts_with(folder))
+            || [".md", ".env"].iter().any(|ending| file.ends_with(ending));
         let is_named = file.ends_with("kustomization.yaml") || named.contains(&file);
         assert!(is_other || is_named || HINTS.contains(&file.as_str()), "{file} is in no kustomization");
     }
@@ -228,6 +228,47 @@ async fn as_a_deployment_the_pods_of_each_overlay_run_where_those_of_the_daemon_
         spec["affinity"]["podAntiAffinity"] = deployment["spec"]["affinity"]["podAntiAffinity"].clone();
         assert!(spec["affinity"]["podAntiAffinity"].is_object(), "{overlay}");
         assert_eq!(deployment, expected, "{overlay}");
+    }
+}
+
+/// Returns the endpoint of the only monitor of a form.
+fn endpoint<'a>(name: &str, objects: &'a [Value]) -> &'a Value {
+    let monitors = objects.iter().filter(|object| object["kind"].as_str().unwrap().ends_with("Monitor"));
+    let endpoints: Vec<&Value> =
+        monitors.flat_map(|one| ["endpoints", "podMetricsEndpoints"].map(|key| &one["spec"][key][0])).collect();
+    let endpoints: Vec<&Value> = endpoints.into_iter().filter(|endpoint| endpoint.is_object()).collect();
+    let [endpoint] = endpoints[..] else { panic!("{name}: two monitors count each process twice: {endpoints:?}") };
+    endpoint
+}
+
+#[tokio::test]
+async fn a_monitor_sends_a_token_that_permits_nothing_but_the_metrics_and_verifies_where_a_ca_is_given() {
+    let forms: Vec<_> = forms().await.iter().filter(|form| form.name.starts_with("monitoring")).collect();
+    assert_eq!(forms.len(), 4);
+    for form in forms {
+        let find = |kind: &str| form.objects.iter().find(|object| object["kind"] == kind).unwrap();
+        let (account, secret) = (&find("ServiceAccount")["metadata"]["name"], find("Secret"));
+        assert_eq!(secret["type"], "kubernetes.io/service-account-token", "{}", form.name);
+        assert_eq!(&secret["metadata"]["annotations"]["kubernetes.io/service-account.name"], account);
+        assert_eq!(find("ClusterRole")["rules"], json!([{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]));
+        let binding = find("ClusterRoleBinding");
+        assert_eq!(binding["roleRef"]["name"], find("ClusterRole")["metadata"]["name"]);
+        let subject = json!([{"kind": "ServiceAccount", "name": account, "namespace": "kube-system"}]);
+        assert_eq!(binding["subjects"], subject);
+
+        let endpoint = endpoint(&form.name, &form.objects);
+        let credentials = json!({"credentials": {"name": secret["metadata"]["name"], "key": "token"}});
+        assert_eq!(endpoint["authorization"], credentials, "{}", form.name);
+        assert_eq!((&endpoint["scheme"], endpoint.get("bearerTokenFile")), (&json!("https"), None), "{}", form.name);
+        let verified = json!({
+            "serverName": "vsphere-cloud-controller-manager",
+            "ca": {"configMap": {"name": "vsphere-cloud-controller-manager-metrics-ca", "key": "ca.crt"}},
+        });
+        let is_verified = form.name.ends_with("verified");
+        let expected = if is_verified { verified } else { json!({"insecureSkipVerify": true}) };
+        assert_eq!(endpoint["tlsConfig"], expected, "{}", form.name);
+        let has_service = form.objects.iter().any(|object| object["kind"] == "Service");
+        assert_eq!(has_service, !form.name.contains("pod-monitor"), "{}", form.name);
     }
 }
 

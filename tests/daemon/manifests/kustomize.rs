@@ -42,8 +42,8 @@ pub async fn form(name: &str) -> &'static Form {
     forms().await.iter().find(|form| form.name == name).unwrap_or_else(|| panic!("{name} cannot be applied"))
 }
 
-/// A copy of `manifests/`, with a folder for each combination of a component and a workload, and for each overlay as a
-/// Deployment.
+/// A copy of `manifests/`, with a folder for each combination of a component and a workload, for each overlay as a
+/// Deployment, and for `monitoring` with its components.
 pub struct Tree {
     folder: tempfile::TempDir,
 }
@@ -56,12 +56,21 @@ impl Tree {
         for component in tree.folders_in("components") {
             for workload in ["base", "deployment"] {
                 if (workload, component.as_str()) != ("deployment", "deployment") {
-                    tree.put_with_component(workload, workload, &component);
+                    tree.put(&format!("{workload}-with-{component}"), workload, &[&format!("components/{component}")]);
                 }
             }
         }
         for overlay in tree.folders_in("overlays") {
-            tree.put_with_component(&overlay, &format!("overlays/{overlay}"), "deployment");
+            let (name, resource) = (format!("{overlay}-with-deployment"), format!("overlays/{overlay}"));
+            tree.put(&name, &resource, &["components/deployment"]);
+        }
+        let (pods, verified) = ("monitoring/pod-monitor", "monitoring/verified");
+        for (name, components) in [
+            ("monitoring-with-pod-monitor", &[pods][..]),
+            ("monitoring-with-verified", &[verified]),
+            ("monitoring-with-pod-monitor-and-verified", &[pods, verified]),
+        ] {
+            tree.put(name, "monitoring", components);
         }
         tree
     }
@@ -71,13 +80,15 @@ impl Tree {
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
     }
 
-    /// Creates the folder `<name>-with-<component>`.
-    fn put_with_component(&self, name: &str, resource: &str, component: &str) {
-        let folder = self.folder.path().join(format!("{name}-with-{component}"));
+    /// Creates a folder with a kustomization of this resource with these components.
+    fn put(&self, name: &str, resource: &str, components: &[&str]) {
+        let folder = self.folder.path().join(name);
         std::fs::create_dir(&folder).unwrap();
+        let components: Vec<String> = components.iter().map(|component| format!("../{component}")).collect();
         let text = format!(
             "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n\
-             resources: [../{resource}]\ncomponents: [../components/{component}]\n"
+             resources: [../{resource}]\ncomponents: [{}]\n",
+            components.join(", ")
         );
         std::fs::write(folder.join("kustomization.yaml"), text).unwrap();
     }

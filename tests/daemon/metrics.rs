@@ -7,14 +7,21 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use support::components::Component;
-use support::{Vcenter, eventually};
+use support::{ApiServer, Vcenter, eventually};
 
 use crate::admin::{Admin, token};
 use crate::cluster::{Cluster, LIMIT};
-use crate::manifests::kustomize::piped;
+use crate::manifests::kustomize::{form, kubectl, piped};
 
 /// Labels that Prometheus adds to scraped series. `cluster` is for several clusters with one Prometheus.
 const OF_THE_TARGET: &[&str] = &["cluster", "job", "instance", "namespace", "pod"];
+
+/// Series of other programs, with their labels: Prometheus itself and kube-state-metrics.
+const OF_OTHERS: &[(&str, &[&str])] = &[
+    ("up", &[]),
+    ("kube_daemonset_status_desired_number_scheduled", &["daemonset"]),
+    ("kube_daemonset_status_number_available", &["daemonset"]),
+];
 
 /// Findings of promlint in names that Kubernetes defines.
 const AS_IN_GO: &[&str] = &["authenticated_user_requests: ", "authentication_attempts: "];
@@ -155,8 +162,12 @@ fn find<'a>(documented: &'a BTreeMap<String, Series>, name: &str) -> Option<(&'a
 
 /// Returns the series and labels in expressions that do not exist.
 async fn unknown(expressions: &[&str]) -> Vec<String> {
-    let documented = documented();
+    let mut documented = documented();
     assert!(documented.len() > 40, "{documented:?}");
+    documented.extend(OF_OTHERS.iter().map(|(name, labels)| {
+        let labels = labels.iter().map(|&label| label.to_owned()).collect();
+        ((*name).to_owned(), Series { kind: "gauge".to_owned(), labels })
+    }));
     let mut wrong = Vec::new();
     for expression in read("expressions", &json!(expressions).to_string()).await.as_array().unwrap() {
         let text = &expression["expression"];
@@ -193,24 +204,71 @@ async fn merging_clusters(expressions: &[&str]) -> Vec<String> {
     wrong
 }
 
+/// Returns the expressions of the dashboard: of panels, annotations and variables.
+fn dashboard_expressions(dashboard: &Value) -> Vec<&str> {
+    let list = |value: &'static str| dashboard[value]["list"].as_array().unwrap();
+    let panels = dashboard["panels"].as_array().unwrap().iter().filter(|panel| panel["type"] != "row");
+    let targets = panels.flat_map(|panel| {
+        let targets = panel["targets"].as_array().unwrap();
+        assert!(!targets.is_empty(), "{panel}");
+        targets
+    });
+    let of_panels = targets.chain(list("annotations")).map(|target| target["expr"].as_str().unwrap());
+    let variables = list("templating").iter().filter(|variable| variable["type"] == "query");
+    let of_variables = variables.map(|variable| {
+        let query = variable["query"]["query"].as_str().unwrap();
+        let arguments = query.strip_prefix("label_values(").and_then(|rest| rest.strip_suffix(')')).unwrap();
+        let (expression, label) = arguments.rsplit_once(", ").unwrap();
+        assert_eq!(variable["name"], label, "the variable has the name of the label");
+        expression
+    });
+    of_panels.chain(of_variables).collect()
+}
+
 #[tokio::test]
 async fn the_dashboard_asks_for_series_that_exist_and_keeps_clusters_apart() {
     let dashboard: Value = serde_json::from_str(&page("manifests/monitoring/dashboard.json")).unwrap();
-    let panels = dashboard["panels"].as_array().unwrap();
-    let mut expressions = Vec::new();
     let mut ids = BTreeSet::new();
-    for panel in panels {
+    for panel in dashboard["panels"].as_array().unwrap() {
         assert!(ids.insert(panel["id"].as_u64().unwrap()), "two panels of one number: {panel}");
-        if panel["type"] == "row" {
-            continue;
-        }
-        let targets = panel["targets"].as_array().unwrap();
-        assert!(!targets.is_empty(), "{panel}");
-        expressions.extend(targets.iter().map(|target| target["expr"].as_str().unwrap()));
     }
-    assert!(expressions.len() > 30, "{expressions:?}");
+    let expressions = dashboard_expressions(&dashboard);
+    assert!(expressions.len() > 50, "{expressions:?}");
     assert_eq!(unknown(&expressions).await, Vec::<String>::new());
     assert_eq!(merging_clusters(&expressions).await, Vec::<String>::new());
+    // The selection at the head of the dashboard applies to each selector.
+    let selectors = |expression: &str| expression.matches('{').count();
+    for expression in &expressions {
+        let job = expression.matches("{job=~\"$job\"").count();
+        let cluster = expression.matches("cluster=~\"$cluster\"").count();
+        let is_variable = !expression.contains('(') && *expression == "process_start_time_seconds{job=~\"$job\"}";
+        let expected = if is_variable { 0 } else { job };
+        assert_eq!((job, cluster), (selectors(expression), expected), "{expression}");
+    }
+}
+
+#[tokio::test]
+async fn the_account_of_the_monitoring_manifests_may_read_the_metrics() {
+    let cluster = Cluster::new().await;
+    let vcenter = Vcenter::start(&cluster.scenario(0..1)).await;
+    let server = ApiServer::shared().await;
+    let objects = &form("monitoring").await.objects;
+    let access = |object: &&Value| {
+        ["ServiceAccount", "ClusterRole", "ClusterRoleBinding"].iter().any(|&kind| object["kind"] == kind)
+    };
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": objects.iter().filter(access).collect::<Vec<_>>()});
+    // With names of its own: another test applies the manifests to this API server.
+    let name = format!("{}-metrics", cluster.pool());
+    let list = list.to_string().replace("vsphere-cloud-controller-manager-metrics", &name);
+    let list = list.replace("system:cloud-controller-manager:metrics", &name);
+    kubectl(Some(server), &["apply", "-f", "-"], &list).await.unwrap();
+    let told = kubectl(Some(server), &["-n", "kube-system", "create", "token", &name], "").await.unwrap();
+    let token = told.trim();
+    let admin = Admin::new();
+    let mut daemon = cluster.start_for(&vcenter, &[&admin.flag()]).await;
+    assert_eq!(admin.get("/metrics", Some(token), &mut daemon).await.0, 200);
+    assert_eq!(admin.get("/statusz", Some(token), &mut daemon).await.0, 403);
+    assert_eq!(daemon.stop(LIMIT).await.code(), Some(0));
 }
 
 /// Tests the check itself.

@@ -32,11 +32,13 @@ async fn alerts_ask_for_series_that_exist_and_say_what_to_do() {
     assert_eq!(unknown(&expressions).await, Vec::<String>::new());
     assert_eq!(merging_clusters(&expressions).await, Vec::<String>::new());
     let runbook = page("docs/alerts.md");
+    let addresses = page("manifests/addresses.env");
+    let base = addresses.lines().find_map(|line| line.strip_prefix("RUNBOOKS=")).unwrap();
     for rule in &rules {
         let name = rule["alert"].as_str().unwrap();
         let annotation = |key: &str| rule["annotations"][key].as_str().unwrap_or_else(|| panic!("{name} has no {key}"));
         assert!(!annotation("summary").is_empty() && annotation("description").ends_with('.'), "{rule}");
-        assert_eq!(annotation("runbook_url"), format!("docs/alerts.md#{}", name.to_lowercase()));
+        assert_eq!(annotation("runbook_url"), format!("{base}#{}", name.to_lowercase()));
         assert!(runbook.lines().any(|line| line == format!("## {name}")), "{name} is not in docs/alerts.md");
         assert!(["critical", "warning", "info"].contains(&rule["labels"]["severity"].as_str().unwrap()), "{rule}");
     }

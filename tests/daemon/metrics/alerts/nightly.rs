@@ -33,11 +33,12 @@ async fn an_install_without_a_leader_raises_one() {
     assert!(verdict["problems"].to_string().contains("VsphereCcmNoLeader"), "{verdict}");
 }
 
-/// Converts the scrapes into one case for the tool with Prometheus's engine.
+/// Converts the scrapes into one case for the tool with Prometheus's engine. Each scrape adds `up`, as in Prometheus.
 fn case(scrapes: &[Scrape], count: usize) -> String {
     let mut series: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for scrape in scrapes {
-        for line in scrape.text.lines().filter(|line| !line.starts_with('#') && !line.is_empty()) {
+        let lines = scrape.text.lines().chain(["up 1"]);
+        for line in lines.filter(|line| !line.starts_with('#') && !line.is_empty()) {
             let (name, value) = line.rsplit_once(' ').unwrap();
             let target = format!("instance=\"cp-{0}:10258\",pod=\"ccm-{0}\"}}", scrape.pod);
             let name = match name.strip_suffix('}') {

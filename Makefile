@@ -142,6 +142,16 @@ sbom: ## What the binary is made of, as CycloneDX JSON: target/vsphere-cloud-con
 	@$(TARGET)/debug/sbom $(RELEASE_TARGET) "$$(getconf GNU_LIBC_VERSION)" >$(TARGET)/vsphere-cloud-controller-manager.cdx.json
 	@echo "written to $(TARGET)/vsphere-cloud-controller-manager.cdx.json"
 
+# The values of the last commit are replaced. The longest goes first, because it may begin with another one.
+.PHONY: addresses
+addresses: ## Copy changed addresses from manifests/addresses.env to alerts, chart, manifests, pages and Dockerfile
+	@git show HEAD:manifests/addresses.env | sed -n 's/^\([A-Z]*\)=\(.*\)/\1 \2/p' | awk '{ print length($$2), $$0 }' | sort -rn | \
+	while read -r _ name old; do \
+		new=$$(sed -n "s/^$$name=//p" manifests/addresses.env); \
+		[ "$$new" = "$$old" ] || git grep -lF -e "$$old" -- ':!manifests/addresses.env' ':!tests' | \
+			xargs -r sed -i "s|$$(echo "$$old" | sed 's/[.]/[.]/g')|$$new|g"; \
+	done
+
 CONTAINER ?= docker
 IMAGE ?= vsphere-cloud-controller-manager
 

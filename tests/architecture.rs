@@ -8,6 +8,8 @@
     reason = "a failure of a test's own step is a failed test"
 )]
 
+#[path = "architecture/addresses.rs"]
+mod addresses;
 #[path = "architecture/book.rs"]
 mod book;
 #[path = "architecture/circles.rs"]

@@ -30,6 +30,13 @@ fn dockerfile() -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("Dockerfile")).unwrap()
 }
 
+/// Returns an address of the project.
+fn address(name: &str) -> String {
+    let file = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests/addresses.env")).unwrap();
+    let prefix = format!("{name}=");
+    file.lines().find_map(|line| line.strip_prefix(&prefix)).unwrap().to_owned()
+}
+
 /// The last stage of the `Dockerfile`.
 fn stage() -> Stage {
     Stage::parse(&dockerfile(), &[]).unwrap()
@@ -144,9 +151,12 @@ fn paths(root: &Path) -> Vec<PathBuf> {
 fn the_image_is_empty_but_for_the_binary_and_authorities() {
     let labels = [
         ("description", "The process that connects a Kubernetes cluster to vSphere"),
+        ("documentation", &*address("DOCUMENTATION")),
         ("licenses", "Apache-2.0"),
         ("revision", "unknown"),
+        ("source", &address("REPOSITORY")),
         ("title", "vsphere-cloud-controller-manager"),
+        ("url", &address("REPOSITORY")),
         ("version", env!("CARGO_PKG_VERSION")),
     ];
     let expected = Stage {

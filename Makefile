@@ -163,6 +163,102 @@ image: ## The container image, with CONTAINER=docker or podman; IMAGE is its nam
 image-archive: release ## The same image as a file, without a container engine: the binary's path and .oci.tar; IMAGE=NAME:TAG is its name
 	@$(CARGO) run --locked --quiet --package ccm-image-archive -- '$(IMAGE)' '$(RELEASE_TARGET)' '$(CCM_COMMIT)' '$(RELEASE_BINARY)'
 
+# The files of a release, in one folder. Each part is a target: the workflow `release` builds the binaries on two hosts, and
+# a test builds the parts that need no release binary.
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
+RELEASE_FILES ?= $(TARGET)/release-files
+RELEASE_IMAGE ?= $(shell sed -n 's/^IMAGE=//p' manifests/addresses.env):v$(VERSION)
+RELEASE_CHARTS = $(shell sed -n 's/^CHARTS=//p' manifests/addresses.env)
+RELEASE_NAME = vsphere-cloud-controller-manager-linux-$(if $(filter aarch64-%,$(RELEASE_TARGET)),arm64,amd64)
+KUBECTL ?= kubectl
+HELM ?= helm
+
+.PHONY: release-files
+release-files: release sbom ## Binary, SBOM, chart, install-*.yaml and checksums of a release: target/release-files (needs kubectl and helm)
+	@$(MAKE) --no-print-directory release-binary
+	@$(MAKE) --no-print-directory release-manifests
+	@$(MAKE) --no-print-directory release-chart
+	@$(MAKE) --no-print-directory release-checksums
+	@echo "written to $(RELEASE_FILES)"
+
+# Copies what `make release` and `make sbom` have built.
+.PHONY: release-binary
+release-binary:
+	@mkdir -p $(RELEASE_FILES)
+	@cp $(RELEASE_BINARY) $(RELEASE_FILES)/$(RELEASE_NAME)
+	@cp $(TARGET)/vsphere-cloud-controller-manager.cdx.json $(RELEASE_FILES)/$(RELEASE_NAME).cdx.json
+
+# The archive of `make image-archive` under a name for its architecture.
+.PHONY: release-archive
+release-archive:
+	@mkdir -p $(RELEASE_FILES)
+	@cp $(RELEASE_BINARY).oci.tar $(RELEASE_FILES)/$(RELEASE_NAME).oci.tar
+
+# Each overlay with the image of the release.
+.PHONY: release-manifests
+release-manifests:
+	@mkdir -p $(RELEASE_FILES)
+	@set -e; for overlay in manifests/overlays/*; do \
+		distribution=$${overlay##*/}; file=$(RELEASE_FILES)/install-$$distribution.yaml; \
+		$(KUBECTL) kustomize $$overlay >$$file.part; \
+		{ echo "# Version $(VERSION), for $$distribution. Create the ConfigMap vsphere-cloud-config and the Secret first:"; \
+			echo "# $$(sed -n 's/^DOCUMENTATION=//p' manifests/addresses.env)"; \
+			sed 's|image: image-not-set/.*|image: $(RELEASE_IMAGE)|' $$file.part; } >$$file; \
+		rm $$file.part; \
+	done
+
+.PHONY: release-chart
+release-chart:
+	@mkdir -p $(RELEASE_FILES)
+	@$(HELM) package manifests/helm/vsphere-cpi --destination $(RELEASE_FILES) >/dev/null
+
+# `sha256sum --check SHA256SUMS` verifies downloaded files. The archives of the image are pushed to the registry, and have a
+# digest there.
+.PHONY: release-checksums
+release-checksums:
+	@cd $(RELEASE_FILES) && rm -f SHA256SUMS && \
+		find . -maxdepth 1 -type f ! -name '*.oci.tar' ! -name 'SHA256SUMS*' -printf '%f\n' | LC_ALL=C sort | xargs sha256sum >.sums && mv .sums SHA256SUMS
+
+# The targets below run in the workflow `release` only. They need credentials of the registry, podman, helm, cosign and gh.
+TAG ?= v$(VERSION)
+
+.PHONY: release-ready
+release-ready:
+	@[ "$(TAG)" = "v$(VERSION)" ] || { echo "the tag $(TAG) is not the version of Cargo.toml: expected v$(VERSION)" >&2; exit 1; }
+	@! grep -q '^[A-Z].*example[.]com' manifests/addresses.env || \
+		{ echo "manifests/addresses.env has addresses of example.com: nothing can be published there" >&2; exit 1; }
+
+# REGISTRY_USER and REGISTRY_PASSWORD are secrets of the repository.
+.PHONY: release-login
+release-login: release-ready
+	@echo "$$REGISTRY_PASSWORD" | podman login --username "$$REGISTRY_USER" --password-stdin $(firstword $(subst /, ,$(RELEASE_IMAGE)))
+	@echo "$$REGISTRY_PASSWORD" | $(HELM) registry login --username "$$REGISTRY_USER" --password-stdin $(firstword $(subst /, ,$(RELEASE_IMAGE)))
+	@echo "$$REGISTRY_PASSWORD" | cosign login --username "$$REGISTRY_USER" --password-stdin $(firstword $(subst /, ,$(RELEASE_IMAGE)))
+
+# One image for all architectures, of the archives of `make image-archive`.
+.PHONY: push-image
+push-image: release-ready
+	podman manifest create $(RELEASE_IMAGE)
+	@set -e; for archive in $(RELEASE_FILES)/*.oci.tar; do \
+		podman manifest add $(RELEASE_IMAGE) oci-archive:$$archive; \
+	done
+	podman manifest push --all --digestfile $(TARGET)/image-digest $(RELEASE_IMAGE) docker://$(RELEASE_IMAGE)
+
+.PHONY: push-chart
+push-chart: release-ready
+	$(HELM) push $(RELEASE_FILES)/vsphere-cpi-*.tgz $(RELEASE_CHARTS)
+
+# Without a key: the identity of the workflow signs.
+.PHONY: sign
+sign: release-ready
+	cosign sign --yes $(firstword $(subst :v$(VERSION), ,$(RELEASE_IMAGE)))@$$(cat $(TARGET)/image-digest)
+	cosign sign-blob --yes --bundle $(RELEASE_FILES)/SHA256SUMS.sigstore.json $(RELEASE_FILES)/SHA256SUMS
+
+.PHONY: publish
+publish: release-ready
+	gh release create $(TAG) --verify-tag --title $(TAG) --notes "Changes: $$(sed -n 's/^DOCUMENTATION=//p' manifests/addresses.env)/CHANGELOG.md" \
+		$$(find $(RELEASE_FILES) -maxdepth 1 -type f ! -name '*.oci.tar')
+
 # cargo-deny takes minutes to build, so nothing here installs it. Its settings are in .cargo/deny.toml.
 .PHONY: cargo-deny
 cargo-deny:

@@ -32,6 +32,8 @@ mod shape;
 mod source;
 #[path = "architecture/vectors.rs"]
 mod vectors;
+#[path = "architecture/workflows.rs"]
+mod workflows;
 
 use source::{Source, files_below};
 use std::collections::{BTreeMap, BTreeSet};

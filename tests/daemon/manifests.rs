@@ -4,6 +4,7 @@ pub mod chart;
 pub mod kustomize;
 mod plugin;
 pub mod pods;
+mod release;
 pub mod rules;
 
 use kube::api::{ApiResource, DynamicObject, PostParams};

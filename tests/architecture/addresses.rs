@@ -60,6 +60,9 @@ fn different(path: &str, text: &str, addresses: &Addresses) -> Vec<String> {
             }
             // An address without its scheme begins with the name of a host.
             let bare = word.split_once("://").map_or(word, |(_, bare)| bare);
+            // Some schemes have no slashes: `containers-storage:`.
+            let is_scheme = |scheme: &str| !scheme.contains(['.', '/']);
+            let bare = bare.split_once(':').filter(|(scheme, _)| is_scheme(scheme)).map_or(bare, |(_, bare)| bare);
             let host = bare.split('/').next().unwrap_or_default();
             let is_host = host.starts_with(|char: char| char.is_ascii_alphanumeric()) && host.contains('.');
             if bare.contains(PROJECT) && is_host {
@@ -136,6 +139,7 @@ fn another_address_is_noticed() {
         ("a/values.yaml", "  runbookBaseUrl: \"\"", 0),
         ("a/values.yaml", "  runbookBaseUrl: https://other.a.b/docs", 1),
         ("docs/a.md", "skopeo copy a docker://r.a.b/vsphere-cloud-controller-manager:v1", 0),
+        ("docs/a.md", "skopeo copy a containers-storage:r.a.b/vsphere-cloud-controller-manager:v1", 0),
         ("docs/a.md", "`--image=r.a.c/vsphere-cloud-controller-manager:v1`", 1),
         ("docs/a.md", "git clone https://git.a.c/vsphere-cloud-controller-manager", 1),
         ("docs/a.md", "helm install oci://r.a.c/charts/vsphere-cpi", 1),

@@ -216,8 +216,9 @@ release-chart:
 # digest there.
 .PHONY: release-checksums
 release-checksums:
-	@cd $(RELEASE_FILES) && rm -f SHA256SUMS && \
-		find . -maxdepth 1 -type f ! -name '*.oci.tar' ! -name 'SHA256SUMS*' -printf '%f\n' | LC_ALL=C sort | xargs sha256sum >.sums && mv .sums SHA256SUMS
+	@set -e; cd $(RELEASE_FILES); \
+	files=$$(find . -maxdepth 1 -type f ! -name '*.oci.tar' ! -name 'SHA256SUMS*' -printf '%f\n' | LC_ALL=C sort); \
+	sha256sum $$files >SHA256SUMS
 
 # The targets below run in the workflow `release` only. They need credentials of the registry, podman, helm, cosign and gh.
 TAG ?= v$(VERSION)

@@ -21,6 +21,8 @@ const OF_OTHERS: &[(&str, &[&str])] = &[
     ("up", &[]),
     ("kube_daemonset_status_desired_number_scheduled", &["daemonset"]),
     ("kube_daemonset_status_number_available", &["daemonset"]),
+    ("kube_deployment_spec_replicas", &["deployment"]),
+    ("kube_deployment_status_replicas_available", &["deployment"]),
 ];
 
 /// Findings of promlint in names that Kubernetes defines.

@@ -50,11 +50,12 @@ async fn a_release_has_binary_overlays_and_chart_with_their_checksums() {
     let found: BTreeSet<String> =
         std::fs::read_dir(&files).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     let (version, image) = (env!("CARGO_PKG_VERSION"), address("IMAGE"));
+    let metadata = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/manifests/helm/vsphere-cpi/Chart.yaml"));
+    let chart_version = metadata.lines().find_map(|line| line.strip_prefix("version: ")).unwrap();
+    let chart_name = format!("vsphere-cpi-{chart_version}.tgz");
     let binary = "vsphere-cloud-controller-manager-linux-arm64";
     let mut expected: BTreeSet<String> =
-        ["SHA256SUMS", binary, &format!("{binary}.cdx.json"), &format!("vsphere-cpi-{version}.tgz")]
-            .map(str::to_owned)
-            .into();
+        ["SHA256SUMS", binary, &format!("{binary}.cdx.json"), &chart_name].map(str::to_owned).into();
     for form in forms().await {
         let Some(distribution) = form.name.strip_prefix("overlays/") else { continue };
         let file = format!("install-{distribution}.yaml");
@@ -74,8 +75,8 @@ async fn a_release_has_binary_overlays_and_chart_with_their_checksums() {
     let check = format!("cd {} && sha256sum --check --strict SHA256SUMS", files.display());
     run(&["sh", "-c", &check].map(str::to_owned)).await;
 
-    let chart = files.join(format!("vsphere-cpi-{version}.tgz")).display().to_string();
+    let chart = files.join(chart_name).display().to_string();
     let helm = Component::Helm.path().display().to_string();
     let shown = run(&[helm, "show".to_owned(), "chart".to_owned(), chart]).await;
-    assert!(shown.contains("name: vsphere-cpi\n"), "{shown}");
+    assert!(shown.contains(&format!("version: {chart_version}\n")), "{shown}");
 }

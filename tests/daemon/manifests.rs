@@ -277,7 +277,37 @@ async fn a_monitor_sends_a_token_that_permits_nothing_but_the_metrics_and_verifi
 #[tokio::test]
 async fn no_form_but_the_sample_has_configuration_or_secrets() {
     for form in forms().await.iter().filter(|form| !form.name.starts_with("monitoring")) {
-        let is_one = |object: &Value| object["kind"] == "Secret" || object["kind"] == "ConfigMap";
+        // The token and the dashboard of the component for monitoring.
+        let is_monitoring = |object: &Value| {
+            let labels = &object["metadata"]["labels"];
+            let is_dashboard = !labels["grafana_dashboard"].is_null();
+            is_dashboard || object["type"] == "kubernetes.io/service-account-token"
+        };
+        let is_one =
+            |object: &Value| (object["kind"] == "Secret" || object["kind"] == "ConfigMap") && !is_monitoring(object);
         assert_eq!(form.objects.iter().any(is_one), form.name == "config", "{}", form.name);
     }
+}
+
+#[tokio::test]
+async fn the_components_for_monitoring_add_what_their_names_say() {
+    let kinds = async |name: &str| {
+        let (with, base) = (&form(name).await.objects, &form("base").await.objects);
+        let mut added: Vec<&str> = with
+            .iter()
+            .filter(|object| !base.contains(object))
+            .map(|object| object["kind"].as_str().unwrap())
+            .collect();
+        added.sort_unstable();
+        added
+    };
+    assert_eq!(kinds("base-with-monitoring-rules").await, ["PrometheusRule"]);
+    let mut all: Vec<&str> =
+        form("monitoring").await.objects.iter().map(|object| object["kind"].as_str().unwrap()).collect();
+    all.sort_unstable();
+    assert_eq!(kinds("base-with-monitoring").await, all);
+    assert!(
+        all.contains(&"ServiceMonitor") && all.contains(&"PrometheusRule") && all.contains(&"ConfigMap"),
+        "{all:?}"
+    );
 }

@@ -1,9 +1,15 @@
 //! The Helm chart has the values of the Go program's chart with the same meaning, and names the value in its errors.
 
+mod config;
 mod helm;
 mod image;
+mod monitoring;
+mod reference;
 mod secrets;
+mod settings;
 mod test_hook;
+mod upgrade;
+mod workload;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,6 +17,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 use support::ApiServer;
 use support::components::Component;
+use support::pages::page;
 
 use super::kustomize::{form, objects, piped};
 use super::rules::rules;
@@ -46,8 +53,14 @@ impl Rendered {
         kinds
     }
 
+    /// Returns the DaemonSet or Deployment.
+    fn workload(&self) -> &Value {
+        let kind = if self.kinds().contains_key("Deployment") { "Deployment" } else { "DaemonSet" };
+        self.one(kind)
+    }
+
     fn pod(&self) -> &Value {
-        pods::pod(self.one("DaemonSet")).unwrap()
+        pods::pod(self.workload()).unwrap()
     }
 
     fn container(&self) -> &Value {
@@ -64,11 +77,17 @@ impl Rendered {
         found["value"].as_str()
     }
 
-    /// Returns `vsphere.conf`, and checks that the daemon accepts it.
+    /// Returns `vsphere.conf`, and checks that the daemon accepts it. Bundles of the ConfigMap are files of its folder.
     async fn config(&self) -> Value {
-        let text = self.one("ConfigMap")["data"]["vsphere.conf"].as_str().unwrap();
+        let data = self.one("ConfigMap")["data"].as_object().unwrap();
+        let text = data["vsphere.conf"].as_str().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        for (key, value) in data {
+            std::fs::write(folder.path().join(key), value.as_str().unwrap()).unwrap();
+        }
         let file = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(file.path(), text).unwrap();
+        let mounted = text.replace("/etc/cloud/", &format!("{}/", folder.path().display()));
+        std::fs::write(file.path(), mounted).unwrap();
         let flags = [format!("--cloud-config={}", file.path().display()), "--kubeconfig=/none".to_owned()];
         // The daemon reports all mistakes at once, so this is the only one.
         let refused = piped(Path::new(BINARY), &flags, "").await.unwrap_err();
@@ -109,6 +128,25 @@ async fn render(values: &str) -> Rendered {
 pub async fn daemon_set() -> Value {
     render("").await.one("DaemonSet").clone()
 }
+
+/// Returns the Deployment of a release.
+pub async fn deployment() -> Value {
+    render("kind: Deployment").await.one("Deployment").clone()
+}
+
+/// Checks that each of these values is refused with a text that contains all parts.
+async fn assert_refused(cases: &[(&str, &[&str])]) {
+    for (values, parts) in cases {
+        let refused = refusal(&[IMAGE, values], &[]).await;
+        for part in *parts {
+            assert!(refused.contains(part), "{values}: {part}: {refused}");
+        }
+    }
+}
+
+/// A configuration that is rendered.
+const CONFIG: &str =
+    "config: {enabled: true, vcenter: vc.example.com, username: ccm, password: secret, insecureFlag: true}";
 
 /// Returns the error for these values.
 async fn refusal(values: &[&str], flags: &[&str]) -> String {
@@ -182,14 +220,20 @@ async fn releases_are_applied_to_a_real_api_server() {
     for (name, values) in [
         ("defaults", ""),
         ("the Go program's values", GO_VALUES),
-        ("config", "config: {enabled: true, insecureFlag: true}"),
-        ("all values", ALL),
+        ("config", CONFIG),
+        ("all values of upstream's chart", ALL),
+        ("all settings", settings::ALL),
+        ("all of the configuration", config::ALL),
+        ("all of the workload", workload::ALL),
+        ("as a Deployment", workload::DEPLOYMENT),
     ] {
         let rendered = render(values).await;
         let list = json!({"apiVersion": "v1", "kind": "List", "items": rendered.objects});
         apply(server, name, &list.to_string()).await;
-        assert_eq!(rendered.one("DaemonSet")["metadata"]["namespace"], "kube-system");
-        assert!(rendered.notes.contains("rollout status"), "{}", rendered.notes);
+        let workload = rendered.workload();
+        assert_eq!(workload["metadata"]["namespace"], "kube-system");
+        let kind = workload["kind"].as_str().unwrap().to_lowercase();
+        assert!(rendered.notes.contains(&format!("rollout status {kind}/")), "{}", rendered.notes);
     }
 }
 
@@ -212,18 +256,22 @@ async fn an_upgrade_from_the_go_programs_chart_finds_its_objects() {
     assert_eq!(pods::gaps(set), Vec::<String>::new());
 }
 
-#[tokio::test]
-async fn the_defaults_are_those_of_the_go_programs_chart() {
-    fn leaves(path: &str, value: &Value, found: &mut BTreeMap<String, Value>) {
+/// Returns the values that are no map, or an empty one, by their paths.
+async fn leaves(values: &str) -> BTreeMap<String, Value> {
+    fn add(path: &str, value: &Value, found: &mut BTreeMap<String, Value>) {
         match value.as_object().filter(|object| !object.is_empty()) {
-            Some(object) => object.iter().for_each(|(key, value)| leaves(&format!("{path}.{key}"), value, found)),
+            Some(object) => object.iter().for_each(|(key, value)| add(&format!("{path}.{key}"), value, found)),
             None => drop(found.insert(path.to_owned(), value.clone())),
         }
     }
-    let ours = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/manifests/helm/vsphere-cpi/values.yaml"));
-    let (mut before, mut now) = (BTreeMap::new(), BTreeMap::new());
-    leaves("", &objects(GO_VALUES).await[0], &mut before);
-    leaves("", &objects(&ours.unwrap()).await[0], &mut now);
+    let mut found = BTreeMap::new();
+    add("", &objects(values).await[0], &mut found);
+    found
+}
+
+#[tokio::test]
+async fn the_defaults_are_those_of_the_go_programs_chart() {
+    let (before, now) = (leaves(GO_VALUES).await, leaves(&page("manifests/helm/vsphere-cpi/values.yaml")).await);
     assert_eq!(before.len(), 42, "{:?}", before.keys());
     for (path, value) in &before {
         match path.as_str() {
@@ -238,28 +286,18 @@ async fn the_defaults_are_those_of_the_go_programs_chart() {
             }
             // Upstream ignores this value without config.enabled. Here it grants a permission.
             ".config.secret.name" => assert_eq!((value, &now[path]), (&json!("vsphere-cloud-secret"), &json!(""))),
+            // A forgotten value must not cause logins at a server of this name, or Nodes that wait for tags.
+            path if REQUIRED.contains(&path) => {
+                assert!(*value != json!("") && now[path] == json!(""), "{path}");
+            }
             path => assert_eq!(now.get(path), Some(value), "{path}"),
         }
     }
-    let new: Vec<&str> = now.keys().filter(|path| !before.contains_key(*path)).map(String::as_str).collect();
-    let known = [
-        ".config.insecureFlag",
-        ".daemonset.digest",
-        ".daemonset.env",
-        ".daemonset.extraVolumeMounts",
-        ".daemonset.image",
-        ".daemonset.nodeSelector",
-    ];
-    let sizes = [
-        ".daemonset.resources.limits.memory",
-        ".daemonset.resources.requests.cpu",
-        ".daemonset.resources.requests.memory",
-    ];
-    let address = [".k8sServiceHost", ".k8sServicePort"];
-    let rest = [".daemonset.tag", ".global", ".imagePullSecrets", address[0], address[1]];
-    let rest = [&rest[..], &[".rbac.nodeDeletion", ".rbac.nsx", ".rbac.secrets", ".rbac.services"]].concat();
-    assert_eq!(new, [&known[..], &sizes, &rest].concat());
 }
+
+/// Values without a default. Upstream's chart has one for each.
+const REQUIRED: [&str; 6] =
+    [".config.vcenter", ".config.username", ".config.password", ".config.datacenter", ".config.region", ".config.zone"];
 
 /// W54: `caFile` is used, both spellings of `extraVolumeMounts` work, false and zero count as values, and texts stay
 /// texts.
@@ -346,9 +384,10 @@ async fn w54_every_value_has_its_effect() {
 #[tokio::test]
 async fn w54_trust_is_what_the_values_say() {
     let trust = async |values: &str| {
-        let rendered = render(&format!("config: {{enabled: true, {values}}}")).await;
+        let account = "vcenter: vc.example.com, username: ccm, password: secret";
+        let rendered = render(&format!("config: {{enabled: true, {account}, {values}}}")).await;
         let config = rendered.config().await;
-        let warned = rendered.notes.contains("WARNING: vCenter's certificate is not checked");
+        let warned = rendered.notes.contains("WARNING: vCenter's certificate is not verified");
         assert_eq!(warned, config["global"]["insecureFlag"] == json!(true), "{}", rendered.notes);
         config["global"].clone()
     };
@@ -359,22 +398,24 @@ async fn w54_trust_is_what_the_values_say() {
     let beside = trust(&format!("caFile: {file}, insecureFlag: true")).await;
     assert_eq!((&beside["caFile"], &beside["insecureFlag"]), (&json!(file), &Value::Null));
     for values in [
-        "config: {enabled: true}",
-        "config: {enabled: true, insecureFlag: null}",
-        "{global: {config: {enabled: true}}}",
+        "config: {enabled: true, vcenter: a, username: b, password: c}",
+        "config: {enabled: true, vcenter: a, username: b, password: c, insecureFlag: null}",
+        "{global: {config: {enabled: true, vcenter: a, username: b, password: c}}}",
     ] {
         let refused = refusal(&[IMAGE, values], &[]).await;
-        let expected = ["config.thumbprint", "config.caFile", "config.insecureFlag: true"];
+        let expected = ["config.thumbprint", "config.caFile", "config.caBundle", "config.insecureFlag=true"];
         assert!(expected.into_iter().all(|part| refused.contains(part)), "{values}: {refused}");
     }
 }
 
 #[tokio::test]
 async fn w54_an_ipv6_address_is_a_server_with_credentials() {
-    let rendered = render("config: {enabled: true, insecureFlag: true, vcenter: 'fd00::1'}").await;
+    let account = "username: ccm, password: secret";
+    let rendered =
+        render(&format!("config: {{enabled: true, insecureFlag: true, vcenter: 'fd00::1', {account}}}")).await;
     assert_eq!(rendered.config().await["vcenter"]["fd00::1"]["server"], "fd00::1");
-    let pair = json!({"server_0": "fd00::1", "username_0": "user", "password_0": "pass"});
-    assert_eq!(rendered.one("Secret")["stringData"], pair);
+    let keys = json!({"server_0": "fd00::1", "username_0": "ccm", "password_0": "secret"});
+    assert_eq!(rendered.one("Secret")["stringData"], keys);
 }
 
 /// W54: with `helm upgrade --reuse-values` the chart gets only the values of an older release.
@@ -390,7 +431,7 @@ async fn w54_values_of_an_older_release_are_enough() {
         assert_eq!(rendered.kinds().contains_key("Secret"), old != "{}", "{old}");
         let warned = rendered
             .notes
-            .contains("WARNING: vCenter's certificate is not checked, as the reused values say nothing of it");
+            .contains("WARNING: vCenter's certificate is not verified, because the reused values do not have");
         assert_eq!(warned, old != "{}", "{old}: {}", rendered.notes);
     }
 }
@@ -444,7 +485,8 @@ async fn parts_can_be_left_out() {
     for (values, kind) in [
         ("rbac: {create: false}", "ClusterRole"),
         ("serviceAccount: {create: false}", "ServiceAccount"),
-        ("config: {enabled: true, insecureFlag: true, secret: {create: false}}", "Secret"),
+        ("config: {enabled: true, vcenter: a, insecureFlag: true, secret: {create: false}}", "Secret"),
+        ("config: {enabled: true, vcenter: a, insecureFlag: true, existingSecret: vsphere-cloud-secret}", "Secret"),
     ] {
         assert!(!render(values).await.kinds().contains_key(kind), "{values}");
     }
@@ -479,7 +521,7 @@ async fn mistakes_are_told_by_name() {
                 "daemonset: {image: r/x, tag: 'v1@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef', ",
                 "digest: 'sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef'}"
             ),
-            "daemonset.tag and daemonset.digest both name a digest",
+            "image.tag (or daemonset.tag) and image.digest (or daemonset.digest) both name a digest",
         ),
         ("daemonset: {image: 'registry.test/ccm:v9'}", "at '/daemonset/image'"),
         ("imagePullSecrets: [registry-credentials]", "at '/imagePullSecrets/0': got string, want object"),
@@ -488,7 +530,7 @@ async fn mistakes_are_told_by_name() {
         ("k8sServiceHost: 'api.example.com:6443'", "at '/k8sServiceHost'"),
         ("k8sServicePort: 70000", "at '/k8sServicePort'"),
         ("k8sServicePort: https", "at '/k8sServicePort'"),
-        ("replicas: 2", "additional properties 'replicas' not allowed"),
+        ("replica: 2", "additional properties 'replica' not allowed"),
     ] {
         let refused = refusal(&[IMAGE, values], &[]).await;
         assert!(refused.contains(expected), "{values}: {refused}");
@@ -498,7 +540,15 @@ async fn mistakes_are_told_by_name() {
 #[tokio::test]
 async fn the_chart_gives_the_rights_of_the_manifests() {
     let nsx = "rbac: {nsx: true, secrets: [{name: vsphere-nsx-secret, namespace: kube-system}]}";
-    let cases = [("", "rbac"), ("rbac: {services: true}", "base-with-services"), (nsx, "base-with-nsx")];
+    let cases = [
+        ("", "rbac"),
+        ("rbac: {services: true}", "base-with-services"),
+        (nsx, "base-with-nsx"),
+        (&config::with("nsx: {nsxt: {host: nsx, secretName: vsphere-nsx-secret}}"), "base-with-nsx"),
+        ("nodeDeletion: {mode: dry-run}", "base-with-no-node-deletion"),
+        ("nodeDeletion: {mode: 'off'}", "base-with-no-node-deletion"),
+        ("nodeDeletion: {mode: enforce}", "rbac"),
+    ];
     for (values, of_manifests) in cases {
         let mut of_chart = rules(&render(values).await.objects);
         let mut of_manifests = rules(&form(of_manifests).await.objects);

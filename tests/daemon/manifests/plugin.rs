@@ -102,6 +102,7 @@ async fn the_job_has_the_pod_of_each_form_without_ports_and_probes_and_is_delete
         (of_form("base", "DaemonSet").await, "daemonsets", None),
         (of_form("deployment", "Deployment").await, "deployments", None),
         (chart::daemon_set().await, "daemonsets", None),
+        (chart::deployment().await, "deployments", None),
         (upstream, "daemonsets", Some(OWN_IMAGE)),
     ];
     for (workload, kind, image) in workloads {

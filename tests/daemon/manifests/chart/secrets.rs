@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{GO_VALUES, Rendered, refusal, render_all};
+use super::{CONFIG, GO_VALUES, Rendered, refusal, render_all};
 
 /// U12: the chart cannot read the names of Secrets in a user's own `vsphere.conf`.
 #[tokio::test]
@@ -20,20 +20,18 @@ async fn the_secrets_of_an_own_vsphere_conf_have_to_be_named() {
     };
     for values in ["", "config: {secret: {name: ''}}", "rbac: {secrets: null}", "rbac: {secrets: []}"] {
         let refused = refusal(&[image, values], &[]).await;
-        for part in ["config.secret.name", "rbac.secrets", "config.enabled is false"] {
+        for part in ["config.existingSecret", "rbac.secrets", "config.enabled is false"] {
             assert!(refused.contains(part), "{values}: {refused}");
         }
     }
     let kept = |name: &str| format!("kube-system: [\"{name}\"]");
     let reused = ["--reused"];
     for (case, values, flags, expected) in [
-        (
-            "the rendered one",
-            "config: {enabled: true, insecureFlag: true}",
-            &[][..],
-            vec![kept("vsphere-cloud-secret")],
-        ),
+        ("the rendered one", CONFIG, &[][..], vec![kept("vsphere-cloud-secret")]),
         ("named", "config: {secret: {name: mine}}", &[], vec![kept("mine")]),
+        ("an existing one", "config: {existingSecret: mine}", &[], vec![kept("mine")]),
+        ("the same twice", "{config: {existingSecret: a}, rbac: {secrets: [{name: a}]}}", &[], vec![kept("a")]),
+        ("upstream's values, an existing one", "config: {existingSecret: mine}", &reused, vec![kept("mine")]),
         ("named as upstream's default", GO_VALUES, &[], vec![kept("vsphere-cloud-secret")]),
         ("others alone", "rbac: {secrets: [{name: a, namespace: b}]}", &[], vec!["b: [\"a\"]".to_owned()]),
         ("upstream's values", GO_VALUES, &reused, vec!["kube-system: null".to_owned()]),

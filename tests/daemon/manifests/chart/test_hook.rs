@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use support::ApiServer;
 
-use super::{ALL, Rendered, render};
+use super::{ALL, Rendered, config, render, settings};
 use crate::manifests::kustomize::kubectl;
 
 fn check(rendered: &Rendered) -> &Value {
@@ -13,8 +13,14 @@ fn check(rendered: &Rendered) -> &Value {
 
 #[tokio::test]
 async fn the_pod_of_the_test_is_that_of_the_daemon_set_without_ports_and_probes() {
-    for values in ["", ALL, "securityContext: {runAsUser: 1000680000}", "daemonset: {affinity: null, tolerations: []}"]
-    {
+    for values in [
+        "",
+        ALL,
+        settings::ALL,
+        config::ALL,
+        "securityContext: {runAsUser: 1000680000}",
+        "daemonset: {affinity: null, tolerations: []}",
+    ] {
         let rendered = render(values).await;
         let mut expected = rendered.pod().clone();
         expected["restartPolicy"] = json!("Never");
@@ -37,6 +43,8 @@ async fn the_pod_of_the_test_has_none_of_the_labels_of_the_daemon_set() {
     let of_set = rendered.one("DaemonSet")["spec"]["template"]["metadata"]["labels"].as_object().unwrap();
     let of_check = check(&rendered)["metadata"]["labels"].as_object().unwrap();
     assert!(!of_check.iter().any(|(key, value)| of_set.get(key) == Some(value)), "{of_check:?} {of_set:?}");
+    let with_team = render("commonLabels: {team: platform}").await;
+    assert_eq!(check(&with_team)["metadata"]["labels"]["team"], "platform");
     let anti = "daemonset: {affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: []}}}";
     let rendered = render(anti).await;
     let affinity = &check(&rendered)["spec"]["affinity"];

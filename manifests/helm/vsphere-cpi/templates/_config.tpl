@@ -43,7 +43,7 @@
 {{- if and $new $old (ne $new $old) (ne $old "vsphere-cloud-secret") -}}
 {{- fail "config.existingSecret and config.secret.name are both set, and differ: remove config.secret.name" -}}
 {{- end -}}
-{{- $new | default $old | default ($config.enabled | ternary "vsphere-cloud-secret" "") -}}
+{{- $new | default $old | default ($config.enabled | default false | ternary "vsphere-cloud-secret" "") -}}
 {{- end -}}
 
 {{/* Whether the chart creates the Secret, as JSON. */}}

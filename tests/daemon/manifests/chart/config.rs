@@ -25,7 +25,7 @@ config:
       ipFamily: [ipv6, ipv4]
       thumbprint: "AA:BB:CC:DD:EE:FF:00:11:22:33:44:55:66:77:88:99:AA:BB:CC:DD"
       secretName: west
-      secretNamespace: vsphere
+      secretNamespace: default
   datacenter: dc-9
   region: k8s-region
   zone: k8s-zone
@@ -62,7 +62,7 @@ async fn several_vcenters_and_nsx_are_rendered() {
             "vc-1.example.com": {"server": "vc-1.example.com"},
             "west": {"server": "fd00::1", "port": 8443, "datacenters": ["dc-1", "dc-2"], "ipFamily": ["ipv6", "ipv4"],
                 "thumbprint": "AA:BB:CC:DD:EE:FF:00:11:22:33:44:55:66:77:88:99:AA:BB:CC:DD",
-                "secretName": "west", "secretNamespace": "vsphere"},
+                "secretName": "west", "secretNamespace": "default"},
         },
         "labels": {"region": "k8s-region", "zone": "k8s-zone"},
         "nsxt": {"host": "nsx.example.com", "secretName": "nsx", "secretNamespace": "kube-system",
@@ -81,7 +81,7 @@ async fn several_vcenters_and_nsx_are_rendered() {
     let read: Vec<_> = of_secrets
         .map(|role| (role["metadata"]["namespace"].clone(), role["rules"][0]["resourceNames"][0].clone()))
         .collect();
-    let expected = [("kube-system", "my-vcenters"), ("vsphere", "west"), ("kube-system", "nsx")];
+    let expected = [("kube-system", "my-vcenters"), ("default", "west"), ("kube-system", "nsx")];
     assert_eq!(read, expected.map(|(namespace, name)| (json!(namespace), json!(name))));
 }
 

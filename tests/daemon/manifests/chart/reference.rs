@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use support::pages::page;
 
 use super::super::kustomize::objects;
-use super::{ALL, GO_VALUES, config, leaves, monitoring, settings, workload};
+use super::{ALL, CONFIG, GO_VALUES, config, leaves, monitoring, settings, workload};
 
 const VALUES: &str = "manifests/helm/vsphere-cpi/values.yaml";
 const SCHEMA: &str = "manifests/helm/vsphere-cpi/values.schema.json";
@@ -170,9 +170,16 @@ fn names(path: &str, schema: &Value, found: &mut Vec<String>) {
 async fn new_values_are_marked_and_each_is_rendered_by_a_test() {
     let upstreams = leaves(GO_VALUES).await;
     let mut rendered = Vec::new();
-    for values in
-        [ALL, settings::ALL, config::ALL, workload::ALL, workload::DEPLOYMENT, monitoring::ALL, monitoring::POD_MONITOR]
-    {
+    for values in [
+        ALL,
+        CONFIG,
+        settings::ALL,
+        config::ALL,
+        workload::ALL,
+        workload::DEPLOYMENT,
+        monitoring::ALL,
+        monitoring::POD_MONITOR,
+    ] {
         rendered.extend(leaves(values).await.into_keys());
     }
     // Without config.enabled.

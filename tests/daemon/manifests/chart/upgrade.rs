@@ -166,5 +166,7 @@ async fn helm_upgrades_a_release_with_the_selector_of_upstreams_chart() {
     let after = daemon_set(&server).await;
     assert_eq!(after["metadata"]["uid"], before["metadata"]["uid"]);
     assert_eq!(pods::containers(&after)[0]["image"], "registry.test/ccm:v0.1.0");
-    assert_eq!(pods::gaps(&after), Vec::<String>::new());
+    // Upstream's chart has no requests, and these are its values.
+    let gaps = pods::gaps(&after);
+    assert!(gaps.iter().all(|gap| gap.starts_with("a request is")), "{gaps:?}");
 }

@@ -24,7 +24,8 @@ const WITHOUT_DEFAULT: [&str; 5] = ["enabled", "fullnameOverride", "daemonset.fu
 /// The page without the tables.
 const HEAD: &str = "# vsphere-cpi
 
-The Helm chart of vsphere-cloud-controller-manager, which connects a Kubernetes cluster to vSphere. This page is for administrators who install or upgrade it with Helm; all values are in the tables below.
+The Helm chart of vsphere-cloud-controller-manager, which connects a Kubernetes cluster to vSphere. This page is for \
+administrators who install or upgrade the program with Helm. The tables below have all values.
 
 To install it with a Secret that you created, `vsphere-cloud-secret` in `kube-system`:
 
@@ -36,9 +37,11 @@ helm install vsphere-cpi manifests/helm/vsphere-cpi --namespace kube-system \\
   --set config.thumbprint=\"${THUMBPRINT:?}\"
 ```
 
-The guide with the steps before and after this command is [Helm](../../../docs/install/helm.md). The rules for old values, upgrades and refused combinations are in [Chart values](../../../docs/reference/chart.md).
+For the steps before and after this command, see [Helm](../../../docs/install/helm.md). For old values, required values \
+and upgrades, see [Chart values](../../../docs/reference/chart.md).
 
-The schema refuses values that do not exist or have the wrong type. \"New\" marks values that upstream's chart does not have.
+The schema refuses values that do not exist or have the wrong type. \"New\" marks values that upstream's chart does \
+not have.
 
 <!-- The tables are generated from the comments in values.yaml: UPDATE_GOLDEN=1 cargo test --test daemon reference -->
 ";

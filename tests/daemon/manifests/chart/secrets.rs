@@ -18,7 +18,7 @@ async fn the_secrets_of_an_own_vsphere_conf_have_to_be_named() {
         });
         shown.collect()
     };
-    for values in ["", "config: {secret: {name: ''}}", "rbac: {secrets: null}", "rbac: {secrets: []}"] {
+    for values in ["", "config: {secret: {name: ''}}", "rbac: {secrets: null}", "rbac: {secrets: []}", "rbac: null"] {
         let refused = refusal(&[image, values], &[]).await;
         for part in ["config.existingSecret", "rbac.secrets", "config.enabled is false"] {
             assert!(refused.contains(part), "{values}: {refused}");

@@ -18,9 +18,19 @@ bindAddress: 127.0.0.1
 dnsConfig: {nameservers: [192.0.2.1]}
 probes:
   liveness:
-    {enabled: true, path: /healthz, initialDelaySeconds: 20, periodSeconds: 21, timeoutSeconds: 22, failureThreshold: 23}
+    enabled: true
+    path: /healthz
+    initialDelaySeconds: 20
+    periodSeconds: 21
+    timeoutSeconds: 22
+    failureThreshold: 23
   readiness:
-    {enabled: true, path: /healthz, initialDelaySeconds: 30, periodSeconds: 31, timeoutSeconds: 32, failureThreshold: 33}
+    enabled: true
+    path: /healthz
+    initialDelaySeconds: 30
+    periodSeconds: 31
+    timeoutSeconds: 32
+    failureThreshold: 33
 serviceAccount: {annotations: {owner: platform}}
 extraEnvFrom: [{secretRef: {name: proxy}}, {configMapRef: {name: settings, optional: true}}]
 commonLabels: {team: platform}

@@ -125,7 +125,7 @@ pub const PAGES: &[Page] = &[
         "docs/migrate/going-back.md",
         &[(
             "Going back",
-            &[BY_REPLACE, BY_REPLACE, BY_REPLACE, BY_REPLACE, BY_REPLACE, BY_REPLACE, BY_HELM, BY_REPLACE],
+            &[BY_REPLACE, BY_REPLACE, BY_REPLACE, BY_REPLACE, BY_REPLACE, BY_REPLACE, BY_HELM, BY_HELM, BY_REPLACE],
         )],
     ),
     // NSX

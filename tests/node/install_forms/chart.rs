@@ -47,9 +47,8 @@ fn install(cluster: &Cluster) -> String {
     let thumbprint = cluster.vcenter.sha256_thumbprint();
     format!(
         "helm install vsphere-cpi manifests/helm/vsphere-cpi --namespace kube-system \
-         --set daemonset.image={IMAGE} --set daemonset.tag={TAG} \
+         --set image.repository={IMAGE} --set image.tag={TAG} \
          --set config.enabled=true --set config.vcenter=vcenter.example.com --set config.datacenter=dc-1 \
-         --set config.thumbprint=\"{thumbprint}\" --set config.secret.create=false \
-         --set config.region= --set config.zone="
+         --set config.existingSecret=vsphere-cloud-secret --set config.thumbprint=\"{thumbprint}\""
     )
 }

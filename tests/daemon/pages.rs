@@ -220,9 +220,9 @@ async fn a_reader_installs_the_chart_with_the_command_of_the_page() {
     assert_eq!(image_and_variables(&reader, CHART_SET).await.1, [DRY_RUN]);
     reader.run("Replacing upstream with Helm", 1, "").await;
     assert_eq!(image_and_variables(&reader, CHART_SET).await.1, Vec::<String>::new());
-    let printed = reader.run("Going back", 6, "").await;
+    let printed = reader.run("Going back with Helm", 0, "").await;
     assert!(printed.ends_with("the release sets no variables\n"), "{printed}");
-    let printed = reader.run("Going back", 7, "").await;
+    let printed = reader.run("Going back with Helm", 1, "").await;
     assert!(printed.contains(SKIPS), "the rollback keeps it: {printed}");
     reader.run("Remove the program", 1, "").await;
     let left = ["get", "daemonsets", "--namespace=kube-system", "--output=name"];
@@ -350,7 +350,7 @@ async fn go_back(reader: &mut Reader, gone: &str) {
     let logins = ListParams::default().labels("vsphere-ccm.dev/lease=logins");
     assert!(!leases.list(&logins).await.unwrap().items.is_empty());
     assert_eq!(left_on(&reader.nodes().get(gone).await.unwrap()).len(), 4, "the record, and what was put there");
-    reader.run("Going back", 8, "").await;
+    reader.run("Objects that stay", 0, "").await;
     for number in [0, 1] {
         let node = reader.nodes().get(&reader.cluster.name(number)).await.unwrap();
         assert_eq!(left_on(&node), Vec::<String>::new());

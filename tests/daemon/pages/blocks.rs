@@ -123,10 +123,11 @@ pub const PAGES: &[Page] = &[
     ),
     (
         "docs/migrate/going-back.md",
-        &[(
-            "Going back",
-            &[BY_REPLACE, BY_REPLACE, BY_REPLACE, BY_REPLACE, BY_REPLACE, BY_REPLACE, BY_HELM, BY_HELM, BY_REPLACE],
-        )],
+        &[
+            ("Going back", &[BY_REPLACE, BY_REPLACE, BY_REPLACE, BY_REPLACE, BY_REPLACE, BY_REPLACE]),
+            ("Going back with Helm", &[BY_HELM; 2]),
+            ("Objects that stay", &[BY_REPLACE]),
+        ],
     ),
     // NSX
     ("docs/nsx/use.md", &[("Set up NSX", &[NO_NSX])]),

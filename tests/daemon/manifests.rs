@@ -311,3 +311,25 @@ async fn the_components_for_monitoring_add_what_their_names_say() {
         "{all:?}"
     );
 }
+
+/// Follows the header of `components/monitoring`.
+#[tokio::test]
+async fn an_overlay_of_ones_own_has_a_pod_monitor_with_a_label() {
+    let tree = Tree::copy();
+    let header = tree.read("components/monitoring/kustomization.yaml");
+    let patch: Vec<&str> = header.lines().filter_map(|line| line.strip_prefix("#   ")).collect();
+    let (first, patch) = patch.split_first().unwrap();
+    assert_eq!(*first, "patches:");
+    let text = format!(
+        "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [../base]\ncomponents: \
+         [../components/monitoring, ../monitoring/pod-monitor, ../monitoring/verified]\npatches:\n{}\n",
+        patch.join("\n")
+    );
+    let objects = objects(&tree.built_with("mine", &text).await).await;
+    let named = |kind: &str| objects.iter().find(|object| object["kind"] == kind);
+    for kind in ["PodMonitor", "PrometheusRule"] {
+        assert_eq!(named(kind).unwrap()["metadata"]["labels"]["release"], "NAME", "{kind}");
+    }
+    assert!(named("ServiceMonitor").is_none() && named("ConfigMap").is_some());
+    assert!(named("DaemonSet").unwrap()["metadata"]["labels"]["release"].is_null());
+}

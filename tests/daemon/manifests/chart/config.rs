@@ -136,6 +136,10 @@ async fn a_configuration_without_server_credentials_or_trust_is_refused() {
             "config: {enabled: true, vcenter: a, username: b, insecureFlag: true}",
             &["config.username", "config.password", "config.existingSecret"],
         ),
+        (
+            "config: {enabled: true, vcenter: a, password: b, insecureFlag: true}",
+            &["config.username", "config.password", "config.existingSecret"],
+        ),
         ("config: {enabled: true, vcenter: a, username: b, password: c}", &trust),
         ("config: {enabled: true, existingSecret: vsphere-cloud-secret, vcenters: {a: {}}}", &trust),
         (

@@ -94,6 +94,8 @@ async fn a_setting_and_a_variable_or_flag_that_differ_are_refused() {
         ),
     ])
     .await;
+    let both_off = "{nodeDeletion: {mode: 'off'}, daemonset: {env: [{name: SKIP_NODE_DELETION, value: x}]}}";
+    assert_eq!(render(both_off).await.variable("CCM_NODE_DELETION"), Some("off"));
     // The same value twice is one variable.
     let same = "{nodeDeletion: {mode: dry-run}, daemonset: {env: [{name: CCM_NODE_DELETION, value: dry-run}]}}";
     let variable = json!([{"name": "CCM_NODE_DELETION", "value": "dry-run"}]);

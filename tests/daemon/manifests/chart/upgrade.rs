@@ -89,6 +89,9 @@ async fn reused_values_of_this_chart_are_not_taken_for_older_ones() {
     let config = "config: {enabled: true, insecureFlag: true, username: a, password: b}";
     let refused = refusal(&[&values, IMAGE, config], &["--reused"]).await;
     assert!(refused.contains("set config.vcenter"), "{refused}");
+    let config = "config: {enabled: true, insecureFlag: true, vcenter: vc.example.com}";
+    let refused = refusal(&[&values, IMAGE, config], &["--reused"]).await;
+    assert!(refused.contains("config.username"), "{refused}");
     let rendered = reused(&[&values, IMAGE, "config: {existingSecret: a}"]).await;
     assert!(!rendered.notes.contains("upstream's"), "{}", rendered.notes);
 }

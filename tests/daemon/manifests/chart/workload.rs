@@ -157,6 +157,24 @@ async fn a_probe_or_the_port_can_be_turned_off() {
     assert!(container["args"].as_array().unwrap().contains(&json!("--secure-port=0")));
 }
 
+#[tokio::test]
+async fn the_default_probes_are_those_of_the_manifests() {
+    let set = form("base").await.objects.iter().find(|object| object["kind"] == "DaemonSet").unwrap();
+    let (ours, rendered) = (pods::containers(set)[0], render("").await);
+    for probe in ["livenessProbe", "readinessProbe"] {
+        assert_eq!(rendered.container()[probe], ours[probe], "{probe}");
+    }
+}
+
+#[tokio::test]
+async fn only_the_user_root_may_be_root() {
+    for (values, is_not_root) in
+        [("", true), ("securityContext: {runAsUser: 0}", false), ("podSecurityContext: {runAsUser: 0}", false)]
+    {
+        assert_eq!(render(values).await.pod()["securityContext"]["runAsNonRoot"], is_not_root, "{values}");
+    }
+}
+
 /// OpenShift chooses user and group ids.
 #[tokio::test]
 async fn a_security_context_can_leave_out_the_user() {

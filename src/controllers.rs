@@ -59,7 +59,7 @@ fn now() -> Instant {
 
 /// Reads the Node from the API server, not from the cache.
 async fn read_live(nodes: &Api<Node>, name: &str) -> Result<Option<Node>, CallError> {
-    get_opt(&format!("get node {name}"), CALL_LIMIT, nodes, name).await
+    get_opt(&format!("get Node {name}"), CALL_LIMIT, nodes, name).await
 }
 
 fn reason_of(error: &CallError) -> Reason {

@@ -138,14 +138,14 @@ fn without_empty_variables(command: Command) -> Result<Command, UsageError> {
 }
 
 /// Returns the version of this program, or a given version such as `v1.2.3`; `None` if `--version` is false.
-fn printed_version(asked: &str) -> Result<Option<&str>, UsageError> {
-    match (parse_bool(asked), asked) {
+fn printed_version(value: &str) -> Result<Option<&str>, UsageError> {
+    match (parse_bool(value), value) {
         (Some(false), _) => Ok(None),
         (Some(true), _) | (None, "raw") => Ok(Some(env!("CARGO_PKG_VERSION"))),
-        _ if asked.strip_prefix('v').is_some_and(|rest| rest.starts_with(|char: char| char.is_ascii_digit())) => {
-            Ok(Some(asked))
+        _ if value.strip_prefix('v').is_some_and(|rest| rest.starts_with(|char: char| char.is_ascii_digit())) => {
+            Ok(Some(value))
         }
-        _ => Err(UsageError(format!("--version={asked}: expected true, false, raw or a version such as v1.2.3"))),
+        _ => Err(UsageError(format!("--version={value}: expected true, false, raw or a version such as v1.2.3"))),
     }
 }
 

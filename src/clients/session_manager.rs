@@ -33,7 +33,7 @@ pub enum Error {
     #[error("the token for the session manager is empty or holds characters that no token has")]
     BadToken,
     /// The HTTP request failed.
-    #[error("the session manager cannot be asked: {0}")]
+    #[error("the request to the session manager failed: {0}")]
     Http(#[from] http::Error),
     /// The manager at `host:port` refused with this HTTP status.
     #[error("the session manager at {0} answered with HTTP status {1}; expected 200")]

@@ -203,7 +203,7 @@ impl Reconciler for NodeReconciler {
             Ok(outcome) => next(self, name, outcome),
             Err(panic) => {
                 self.metrics.panics.inc();
-                let message = format!("looking at the node failed: {panic}");
+                let message = format!("the sync of the node failed: {panic}");
                 let blocked = NextStep::Blocked(NodeBlocked::new(reason::Panic, message.clone(), Requeue::BACKOFF));
                 let (sync, owned) = (Arc::clone(self), name.to_owned());
                 let reported = contain(async move { sync.panicked(&owned, message).await }).await;

@@ -131,7 +131,7 @@ pub fn controller(
     let (leadership, decisions) = (spec.leadership.clone(), context.decisions);
     Ok(Controller::new(spec, move || {
         if let DeletionMode::Off { reason: because } = settings.deletion {
-            tracing::info!("no Node is deleted, whatever becomes of its machine: {because}");
+            tracing::info!("node deletion is off, even for Nodes whose VM is gone: {because}");
         }
         let term = NodeLifecycleReconciler {
             store: nodes.clone(),

@@ -100,7 +100,7 @@ impl LiveApi {
     /// Reads by LIST, because the Go program's role has no `get` for Services. Without a resourceVersion, a LIST is as
     /// current as a GET.
     async fn list_one(&self, namespace: &str, name: &str, selector: Option<&str>) -> Presence<Service> {
-        let shown = format!("service {namespace}/{name}");
+        let shown = format!("Service {namespace}/{name}");
         let services = Api::<Service>::namespaced(self.client.clone(), namespace);
         let mut parameters = ListParams::default().fields(&format!("metadata.name={name}"));
         parameters.label_selector = selector.map(str::to_owned);
@@ -121,7 +121,7 @@ impl LiveApi {
 #[async_trait]
 impl LiveReads for LiveApi {
     async fn node(&self, name: &str) -> Presence<Node> {
-        self.get(Api::all(self.client.clone()), &format!("node {name}"), name).await
+        self.get(Api::all(self.client.clone()), &format!("Node {name}"), name).await
     }
 
     async fn service(&self, namespace: &str, name: &str) -> Presence<Service> {

@@ -186,11 +186,12 @@ impl LeaderElector {
                     return;
                 }
                 End::Taken(holder) => {
-                    tracing::error!(lease = self.config.name, %holder, "another took the lease; this process stands by");
+                    tracing::error!(lease = self.config.name, %holder, "another process took the Lease; this process \
+                                                                        is now a standby");
                 }
                 End::Deadline => {
                     let lease = &self.config.name;
-                    tracing::error!(lease, "the lease could not be renewed in time; this process stands by");
+                    tracing::error!(lease, "the Lease could not be renewed in time; this process is now a standby");
                 }
             }
             self.record_event("stopped leading");

@@ -83,7 +83,7 @@ pub async fn user_name(client: &Client, limit: Duration) -> Result<String, Strin
     let created = reviews.create(&parameters, &review);
     let review = limited("create a SelfSubjectReview", limit, created).await.map_err(|error| chain(&error))?;
     let user = review.status.and_then(|status| status.user_info).and_then(|user| user.username);
-    user.ok_or_else(|| "the API server told no user name".to_owned())
+    user.ok_or_else(|| "the API server returned no user name".to_owned())
 }
 
 #[cfg(test)]

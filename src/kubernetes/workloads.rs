@@ -116,7 +116,7 @@ async fn list<K: Resource<DynamicType = ()>>(
 
 async fn pages(
     client: &Client,
-    what: &str,
+    list: &str,
     path: String,
     labels: Option<&str>,
 ) -> Result<Vec<WorkloadObject>, WorkloadsError> {
@@ -129,14 +129,14 @@ async fn pages(
             let request = url.list(&parameters).map_err(kube::Error::BuildRequest)?;
             client.request::<ObjectList>(request).await
         };
-        let page = limited(what, LIMIT, call).await?;
+        let page = limited(list, LIMIT, call).await?;
         objects.extend(page.items.unwrap_or_default());
         match page.metadata.continue_.filter(|next| !next.is_empty()) {
             Some(next) => parameters.continue_token = Some(next),
             None => return Ok(objects),
         }
     }
-    Err(WorkloadsError::Unavailable(format!("{what}: there are more than {}", PAGE as usize * MAX_PAGES)))
+    Err(WorkloadsError::Unavailable(format!("{list}: there are more than {}", PAGE as usize * MAX_PAGES)))
 }
 
 /// Adds the Pods that are not ready.

@@ -96,7 +96,10 @@ pub fn start(settings: &LogSettings) -> Result<(LogHandles, FlushGuard), StartEr
 }
 
 fn lost(form: Form, count: u64) -> String {
-    let fields = EventFields { message: format!("{count} messages are lost: nobody read the log"), values: Vec::new() };
+    let fields = EventFields {
+        message: format!("{count} messages are lost, because the log was not read in time"),
+        values: Vec::new(),
+    };
     form.line(Level::WARN, (file!(), line!()), None, &fields)
 }
 

@@ -11,7 +11,7 @@ Flags have the Go program's names, groups and habits: words of a name may be joi
 (`--leader-elect=false`), durations are Go's (`1h2m3s`, `1.5h`, `100ms`), `-v 2`, `-v=2`, `-v2` and `--v=2` are one thing. The last value of a
 repeated flag counts. A list (type `NAMES`, `PATHS` and the like) is a line of comma separated values, in which double quotes keep commas together;
 its first occurrence replaces the default, further ones add to it, and an empty one clears it. A flag that does not exist is refused with the nearest
-one that does; all wrong values are told at once. Both end the process with exit code 1.
+one that does; all wrong values are reported together. Both end the process with exit code 1.
 
 `-v=1` and more log every flag with its value at the start; `/flagz` and `/configz` on the secure port show them while the process runs.
 
@@ -19,8 +19,9 @@ one that does; all wrong values are told at once. Both end the process with exit
 ";
 
 const OURS: &str = "
-It exits on a flag it does not know and ignores variables it does not know. Whoever wants to be able to go back by changing the image alone uses the
-variables. The command line goes before the variable; an empty variable counts as none. Some flags of the groups above are missing in it, too:
+Upstream exits on an unknown flag and ignores unknown variables. To be able to go back by changing only the image, use the
+variables. The command line takes precedence over the variable; an empty variable counts as unset. Upstream does not have all
+flags of the groups above, either:
 
 | flag | upstream has it |
 |---|---|
@@ -34,8 +35,8 @@ const WITHOUT_EFFECT: &str = "
 
 These change nothing; the values of most are checked. A value other than the default is reported once, at the start. Of the feature gates,
 `LoggingAlphaOptions` (or `AllAlpha`) unlocks the `--log-*-split-stream` and `--log-*-info-buffer-size` flags, and
-`CloudControllerManagerWatchBasedRoutesReconciliation=false` selects the period of [routes](routes.md). Any other name is accepted, misspelled ones
-too, changes nothing, and is reported once, at the start.
+`CloudControllerManagerWatchBasedRoutesReconciliation=false` selects the period of [routes](routes.md). Any other name is accepted, including misspelled
+ones, changes nothing, and is reported once, at the start.
 
 | flag | why |
 |---|---|
@@ -44,7 +45,7 @@ too, changes nothing, and is reported once, at the start.
 const DEPRECATED: &str = "
 ## Deprecated
 
-Not in `--help`. Whoever gives one is told on standard error.
+They are not in `--help`. If one is given, the hint is printed on standard error.
 
 | flag | the Go program's hint |
 |---|---|
@@ -56,120 +57,140 @@ const MORE: &[(&str, &str)] = &[
     ("cloud-provider", "`vsphere` is the only one that is built; `vsphere-paravirtual` is known"),
     (
         "controllers",
-        "`*` is all that are on by default, `name` turns one on, `-name` turns it off; the first mention of a name wins. Names: \
-         `cloud-node-controller` (`cloud-node`), `cloud-node-lifecycle-controller` (`cloud-node-lifecycle`), \
-         `node-route-controller` (`route`), `service-lb-controller` (`service`). The last two \
-         idle while nothing is configured for them",
+        "`*` is all that are on by default, `name` turns one on, `-name` turns it off; the first entry for a name \
+         takes precedence. Names: `cloud-node-controller` (`cloud-node`), `cloud-node-lifecycle-controller` \
+         (`cloud-node-lifecycle`), `node-route-controller` (`route`), `service-lb-controller` (`service`). The last \
+         two are idle while they are not configured",
     ),
     (
         "controller-start-interval",
-        "pause between the starts of two controllers, once this process leads: at least this long, less than twice as long",
+        "delay between the starts of two controllers, once this process leads: at least this long, less than twice \
+         as long",
     ),
     (
         "kube-api-qps",
-        "writes per second; no limit without this flag and the next, 20 when only the burst is given; 0 or less is no limit",
+        "writes per second; without this flag and `--kube-api-burst` there is no limit; 20 if only the burst is \
+         given; 0 or less: no limit",
     ),
-    ("kube-api-burst", "writes that may follow each other at once; 30 when only the rate is given"),
+    ("kube-api-burst", "burst of writes above `--kube-api-qps`; 30 if only the rate is given"),
     (
         "leader-elect-lease-duration",
-        "how long others wait after the last renewal they saw; at least 1s and more than the renew deadline",
+        "how long other processes wait after the last renewal before one of them takes over; at least 1s and more \
+         than the renew deadline",
     ),
-    ("leader-elect-renew-deadline", "how long a leader tries to renew; more than 1.2 retry periods"),
-    ("concurrent-node-syncs", "nodes worked on at the same time; at least 1, at most 4096"),
+    (
+        "leader-elect-renew-deadline",
+        "how long the leader tries to renew the Lease before it stops leading; more than 1.2 retry periods",
+    ),
+    ("concurrent-node-syncs", "Nodes that are synced at the same time; at least 1, at most 4096"),
     (
         "node-labels",
-        "labels that a node gets when it is initialised, `key=value,…`; of a repeated flag all count, the last value of a key wins. \
-         A label that the node has already stays as it is. Names below `kubernetes.io` and `k8s.io` are logged and left out",
+        "labels that a Node gets when it is initialised, `key=value,…`; all values of a repeated flag are used, and \
+         the last value of a key takes precedence. Existing labels stay unchanged. Names below `kubernetes.io` and \
+         `k8s.io` are logged and left out",
     ),
-    ("node-monitor-period", "pause between two looks at every node that is not ready, beside the events; at least 1s"),
-    ("node-status-update-frequency", "pause between two looks at every node, beside the events; at least 1s"),
+    ("node-monitor-period", "how often Nodes that are not Ready are checked, in addition to watch events; at least 1s"),
+    ("node-status-update-frequency", "how often every Node is synced, in addition to watch events; at least 1s"),
     (
         "version",
         "print the version and exit: alone, with `true` or with `raw`; `vX.Y.Z` is printed instead of it; `false` runs",
     ),
     (
         "adopt-untainted-nodes",
-        "initialise also nodes that have neither provider ID nor the taint `node.cloudprovider.kubernetes.io/uninitialized`, if \
-         exactly one VM has their `systemUUID`",
+        "also initialise Nodes that have neither provider ID nor the taint \
+         `node.cloudprovider.kubernetes.io/uninitialized`, if exactly one VM has their `systemUUID`",
     ),
     (
         "allow-name-match",
-        "take a VM found by its name alone even if its UUID contradicts the node's or it backs another node, as the Go program does",
+        "accept a VM that was found only by its name even if its UUID differs from the Node's or it backs another \
+         Node, as the Go program does",
     ),
     (
         "demote-virtual-ips",
-        "an address that several running VMs of nodes report, or that is the API server's, becomes a node's only if the VM has no \
-         other of that family; `false` is the Go program's order. The API server's addresses are those of its URL at the start",
+        "an address that several running VMs of Nodes report, or that is the API server's, is used only if the VM \
+         has no other address of that family; `false` is the Go program's order. The API server's addresses are \
+         those of its URL at the start",
     ),
     (
         "instance-type",
-        "`init` leaves the instance type as it was at initialisation and tells once that the VM has another; `follow` writes it",
+        "`init` keeps the instance type from initialisation and logs once that the VM has another; `follow` updates it",
     ),
     (
         "node-deletion",
-        "what becomes of a Node with Ready=Unknown whose VM is proved to be gone: `enforce` deletes it, `dry-run` tells what would be \
-         deleted, `off` does neither. The variable `SKIP_NODE_DELETION`, with any value, is `off`",
+        "action for a Node that is Ready=Unknown and whose VM is confirmed deleted: `enforce` deletes it, `dry-run` \
+         reports what would be deleted, `off` does neither. The variable `SKIP_NODE_DELETION`, with any value, is \
+         `off`",
     ),
-    ("node-deletion-grace", "how long both have to hold, Ready=Unknown and gone, before the Node is deleted"),
+    (
+        "node-deletion-grace",
+        "how long a Node must be Ready=Unknown, and its VM confirmed deleted, before the Node is deleted",
+    ),
     (
         "node-deletion-limit",
-        "how many Nodes may be deleted: the larger of a number and a percentage of all nodes (rounded down), as an allowance that \
-         fills again within the time, at least 1s",
+        "how many Nodes may be deleted: the larger of a number and a percentage of all nodes (rounded down), as an \
+         allowance that fills again within the time, at least 1s",
     ),
     (
         "node-deletion-mass-hold",
-        "how long nothing is deleted when more than the larger of 5 nodes and 20 % are gone at once",
+        "how long no Node is deleted after the VMs of more than the larger of 5 Nodes and 20 % disappear at the same \
+         time",
     ),
     (
         "node-deletion-unseen",
-        "a Node whose VM this program never saw, and that does not record one: `hold` keeps it, `enforce` treats it like the others",
+        "a Node whose VM this program never saw, and that has no record of a VM: `hold` keeps it, `enforce` treats \
+         it like the others",
     ),
     (
         "node-labels-on",
-        "`join` sets the labels of `--node-labels` on a Node when it is initialised, as upstream; `all` also adds those whose key an initialised Node does not have, to at most 10 Nodes a second, and again when they are removed. No value is ever changed. The leader logs how many initialised Nodes lack labels",
+        "`join` sets the labels of `--node-labels` on a Node when it is initialised, as upstream; `all` also adds \
+         those whose key an initialised Node does not have, to at most 10 Nodes a second, and again when they are \
+         removed. No value is ever changed. The leader logs how many initialised Nodes lack labels",
     ),
     (
         "node-selector",
-        "label selector of the nodes to look after, for clusters whose nodes are not all on vSphere; all without it",
+        "label selector of the Nodes to manage, for clusters whose Nodes are not all on vSphere; empty: all",
     ),
     (
         "out-of-service-after",
-        "a node gets the taint `node.kubernetes.io/out-of-service` once it has been Ready=Unknown and its VM powered off for this \
-         long, at least 1s; empty or `0` is never",
+        "a Node gets the taint `node.kubernetes.io/out-of-service` once it has been Ready=Unknown and its VM powered \
+         off for this long, at least 1s; empty or `0`: never",
     ),
     (
         "session-manager-hosts",
-        "hosts of session managers that are allowed: names and IP addresses without port, separated by commas; they can receive \
-         the service account's token; empty is any",
+        "allowed hosts of session managers: names and IP addresses without port, separated by commas; they can receive \
+         the token of the service account; empty: any",
     ),
     (
         "session-manager-token-file",
-        "file with the token for session managers that are given no other, such as a projected token with an audience of its own; \
-         empty is that of the service account",
+        "file with the token for session managers without a token of their own, such as a projected token with its \
+         own audience; empty: the token of the service account",
     ),
     (
         "standby",
-        "while another process leads: `warm` keeps the vCenter sessions and the inventory, so that a take-over needs no login; \
-         `cold` has no session until it leads, and logs out when it does not lead any more",
+        "while another process leads: `warm` keeps the vCenter sessions and the inventory, so that a take-over needs \
+         no login; `cold` has no session until it leads, and logs out when it stops leading",
     ),
-    ("tag-poll-interval", "pause between two looks at the tags of vCenter; at least 1s"),
+    ("tag-poll-interval", "how often the tags of vCenter are read; at least 1s"),
     (
         "topology-label-prefix",
-        "what the names of these labels begin with: a DNS name and a slash, not below `kubernetes.io` or `k8s.io`",
+        "prefix of the names of these labels: a DNS name and a slash, not below `kubernetes.io` or `k8s.io`",
     ),
     (
         "topology-labels",
-        "labels that say where a node's VM is and follow it: `vcenter`, `datacenter`, `cluster`, `esxi-host`, `resource-pool`, \
-         `folder`, `datastore`, separated by commas",
+        "labels with the location of a Node's VM, which follow its changes: `vcenter`, `datacenter`, `cluster`, \
+         `esxi-host`, `resource-pool`, `folder`, `datastore`, separated by commas",
     ),
     (
         "trust-guest-interfaces",
-        "believe the node IP of a kubelet (`--node-ip`, as the annotation `alpha.kubernetes.io/provided-node-ip` has it) that VMware Tools reports on an interface without a virtual NIC, such as a bond or one whose MAC address is set in the guest; neither is believed alone",
+        "accept the node IP of a kubelet (`--node-ip`, as the annotation `alpha.kubernetes.io/provided-node-ip` has \
+         it) that VMware Tools reports on an interface without a virtual NIC, such as a bond or one whose MAC \
+         address is set in the guest; neither report is sufficient alone",
     ),
     (
         "zone-labels",
-        "`init` leaves zone and region as they were at initialisation, as upstream, and tells once that the VM is elsewhere: volumes \
-         are bound to zones; `fill` also adds them to initialised nodes that have neither; `follow` writes them",
+        "`init` keeps zone and region from initialisation, as upstream, and logs once that the VM is elsewhere: \
+         volumes are bound to zones; `fill` also adds them to initialised Nodes that have neither; `follow` updates \
+         them",
     ),
 ];
 
@@ -193,14 +214,14 @@ pub fn page() -> String {
         let flags: Vec<_> = flags.iter().copied().filter(|flag| flag.get_help_heading() == Some(group)).collect();
         page += &section(group, &flags);
     }
-    let told_of = |note: fn(&FlagDefinition) -> Option<&str>| -> String {
+    let noted = |note: fn(&FlagDefinition) -> Option<&str>| -> String {
         let flags = options::definitions();
         flags.iter().filter_map(|flag| Some(format!("| `--{}` | {} |\n", flag.name, note(flag)?))).collect()
     };
     page += WITHOUT_EFFECT;
-    page += &told_of(|flag| flag.without_effect);
+    page += &noted(|flag| flag.without_effect);
     page += DEPRECATED;
-    page += &told_of(|flag| flag.deprecated);
+    page += &noted(|flag| flag.deprecated);
     page
 }
 

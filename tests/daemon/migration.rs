@@ -66,7 +66,7 @@ async fn each_controller_works_under_its_own_lease_and_a_second_process_follows_
 
     // Without the second Lease the node controller pauses, although this process leads.
     take(&cluster, &second).await;
-    first.wait_for_line("another took the lease; this process stands by", LIMIT).await;
+    first.wait_for_line("another process took the Lease; this process is now a standby", LIMIT).await;
     cluster.register(1..2).await;
     first.wait_for_line("standing by", LIMIT).await;
     assert_eq!(cluster.holder(&main).await, identity, "the main one is kept");

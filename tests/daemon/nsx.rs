@@ -29,7 +29,7 @@ const PRINCIPAL: &str = "ccm-principal";
 /// Log line for a removed condition.
 const CONDITION_REMOVED: &str = "condition NetworkUnavailable removed";
 /// Log line for a file that is used now.
-const IN_FORCE: &str = "was read again and is in force";
+const IN_FORCE: &str = "was read again and is in effect";
 
 /// A cluster with one vCenter and one NSX Manager.
 pub struct Site {
@@ -411,7 +411,7 @@ async fn a_reload_that_adds_routes_is_refused_without_networks_of_the_pods() {
     let mut daemon = site.start(&path, &[]);
     daemon.wait_for_line("became leader", LIMIT).await;
     replace_file(&path, &format!("{nsx}{ROUTE_SECTION}"));
-    let refused = daemon.wait_for_line("is refused and the old one stays in force", LIMIT).await;
+    let refused = daemon.wait_for_line("is invalid, and the previous one stays in effect", LIMIT).await;
     assert!(refused.contains("routes") && refused.contains("--cluster-cidr"), "{refused}");
     site.join(0, &[]).await;
     site.cluster.wait_until_initialised(0..1, &daemon).await;
@@ -520,7 +520,7 @@ async fn changed_credentials_are_used_beside_the_session_and_rejected_ones_are_n
     // The file has its own login. The change needs no restart either.
     let before = counts.of_user(USERS[0].0, "session create");
     replace_file(&path, &format!("{}{ROUTE_SECTION}", site.with_nsx(USERS[0])));
-    daemon.wait_for_line("is in force", LIMIT).await;
+    daemon.wait_for_line("is in effect", LIMIT).await;
     site.wait_for_login(USERS[0].0, before + 1, &daemon).await;
     let secrets = [USERS[0].1, USERS[1].1, "Wrong-Horse-3"];
     let lines = daemon.output().lines();
@@ -544,7 +544,7 @@ async fn a_client_certificate_is_the_login_until_the_file_has_another_one() {
     assert_eq!(site.nsx.counts().sessions, 0);
 
     replace_file(&path, &format!("{}{ROUTE_SECTION}", site.with_nsx(USERS[0])));
-    daemon.wait_for_line("is in force", LIMIT).await;
+    daemon.wait_for_line("is in effect", LIMIT).await;
     site.join(1, &[]).await;
     site.wait_for_routes(&[route(0), route(1)], &daemon).await;
     let versions = site.nsx.history();

@@ -17,7 +17,7 @@ const FIRST: std::ops::Range<usize> = 0..2;
 const SECOND: std::ops::Range<usize> = 2..4;
 
 /// Log text of the daemon when it uses a changed file.
-const IN_FORCE: &str = "was read again and is in force";
+const IN_FORCE: &str = "was read again and is in effect";
 
 async fn wait_for(what: &str, cluster: &Cluster, daemon: &Daemon, number: usize, is_so: impl Fn(&NodeView) -> bool) {
     let name = cluster.name(number);
@@ -118,7 +118,7 @@ async fn a_changed_configuration_is_in_force_without_dropping_what_is_known() {
 
     // The file is invalid, so the daemon keeps the current configuration.
     replace_file(&path, &format!("{both}\n[Nodes]\ninternal-network-subnet-cidr = hunter2-secret\n"));
-    let told = daemon.wait_for_line("is refused and the old one stays in force", LIMIT).await;
+    let told = daemon.wait_for_line("is invalid, and the previous one stays in effect", LIMIT).await;
     assert!(told.contains("internal-network-subnet-cidr") && !told.contains("hunter2"), "{told}");
     let message = refused(&cluster).await;
     assert!(message.contains("vsphere-of-the-test.conf:") && !message.contains("hunter2"), "{message}");
@@ -144,7 +144,7 @@ async fn a_changed_configuration_is_in_force_without_dropping_what_is_known() {
     daemon.wait_for_line("changed: trust", LIMIT).await;
     // The pending wait keeps its connection and its trust until a change in vCenter ends it.
     first.set_ip(&cluster.name(1), "10.1.0.105").await;
-    daemon.wait_for_line("the certificate of vCenter is not accepted; what is known is kept", LIMIT).await;
+    daemon.wait_for_line("the certificate of vCenter is not accepted; the last known state stays in use", LIMIT).await;
     replace_file(&ca, first.ca_pem());
     follows(&cluster, &first, &daemon, "10.1.0.104").await;
     let counts = first.counts().await;
@@ -223,7 +223,7 @@ async fn an_error_in_a_part_turns_off_that_part_at_the_start_and_refuses_a_reloa
 
     // The changed file has the same error, so the daemon keeps the current configuration.
     replace_file(&path, &format!("{wrong}[Nodes]\nexclude-external-network-subnet-cidr = 10.1.0.0/16\n"));
-    let told = daemon.wait_for_line("is refused and the old one stays in force", LIMIT).await;
+    let told = daemon.wait_for_line("is invalid, and the previous one stays in effect", LIMIT).await;
     assert!(told.contains("router-path") && !told.contains("hunter2"), "{told}");
     follows(&cluster, &vcenter, &daemon, "10.1.0.101").await;
 

@@ -131,7 +131,7 @@ async fn a_cold_standby_has_no_session_until_it_leads() {
     cluster.wait_until_initialised(1..2, &second).await;
     println!("a cold standby worked {:?} after the leader was frozen", lost.elapsed());
     first.signal("CONT").await;
-    first.wait_for_line("this process stands by", LIMIT).await;
+    first.wait_for_line("this process is now a standby", LIMIT).await;
     eventually("who lost the Lease logs out", LIMIT, async || match vcenter.counts().await {
         counts if (counts.soap_sessions, counts.rest_sessions) == (1, 1) => Ok(()),
         counts => Err(format!("{counts:?}\n{}", first.output().tail(20))),
@@ -194,7 +194,7 @@ async fn a_leader_that_was_frozen_writes_nothing_once_another_leads() {
     vcenter.set_ip(&cluster.name(0), "10.9.9.9").await;
     cluster.wait_until_initialised(1..2, &second).await;
     first.signal("CONT").await;
-    first.wait_for_line("this process stands by", LIMIT).await;
+    first.wait_for_line("this process is now a standby", LIMIT).await;
     first.wait_for_line("stopped leading", LIMIT).await;
     vcenter.set_ip(&cluster.name(0), "10.9.9.10").await;
     eventually("the second one still works", LIMIT, async || {

@@ -72,7 +72,7 @@ async fn an_api_server_that_goes_away_is_waited_for_and_does_not_end_the_process
     cluster.register(0..1).await;
     cluster.wait_until_initialised(0..1, &daemon).await;
     server.kill().await;
-    daemon.wait_for_line("the lease could not be renewed in time; this process stands by", LIMIT).await;
+    daemon.wait_for_line("the Lease could not be renewed in time; this process is now a standby", LIMIT).await;
     vcenter.set_ip(&cluster.name(0), "10.9.9.9").await;
     server.restart().await;
     cluster.register(1..2).await;

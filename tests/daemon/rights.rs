@@ -184,7 +184,7 @@ async fn with_nsx_a_cluster_set_up_for_the_go_program_lacks_the_namespace_only()
     let expected = ["namespaces", "tokenreviews", "subjectaccessreviews"].map(str::to_owned);
     assert_eq!(refused(&asked(&site.server)), BTreeSet::from(expected), "{lines:#?}");
     assert!(!site.tags_of_the_route().contains(&"cluster-uid".to_owned()));
-    let told: Vec<&String> = lines.iter().filter(|line| line.contains("not tagged")).collect();
+    let told: Vec<&String> = lines.iter().filter(|line| line.contains("get no tag with the UID")).collect();
     assert_eq!(told.len(), 1, "{told:#?}");
 }
 

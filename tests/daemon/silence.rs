@@ -87,7 +87,7 @@ async fn a_leader_that_hears_nothing_over_new_connections_either_stands_by_and_l
     let mut world = World::start().await;
     world.proxy.set(Tunnel::Hang);
     world.proxy.forget();
-    world.daemon.wait_for_line("the lease could not be renewed in time; this process stands by", LIMIT).await;
+    world.daemon.wait_for_line("the Lease could not be renewed in time; this process is now a standby", LIMIT).await;
     assert_eq!((world.terms(), world.daemon.ended()), (1, None));
 
     world.proxy.set(Tunnel::Open);

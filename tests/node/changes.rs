@@ -71,7 +71,7 @@ fn configuration_credentials_and_token_are_used_without_a_restart_when_the_kubel
         println!("a mounted Secret, and an annotation of the pod: a login with the new password after {elapsed:?}");
         change_config(&cluster, "port: 443", "port: many");
         synchronize(&cluster, &pod);
-        let line = pod.wait_for_line("is refused and the old one stays in force").await;
+        let line = pod.wait_for_line("is invalid, and the previous one stays in effect").await;
         println!("{line}");
 
         eventually("the new token is used", READ_AGAIN + SLACK, async || {
@@ -99,7 +99,7 @@ async fn the_config_map_arrives(cluster: &Cluster, pod: &Pod) -> Instant {
     })
     .await;
     let synced = Instant::now();
-    let line = pod.wait_for_line("was read again and is in force").await;
+    let line = pod.wait_for_line("was read again and is in effect").await;
     println!("a ConfigMap: in the pod after {:?}, in force after {:?}: {line}", synced - begin, begin.elapsed());
     assert_eq!(pod.errors(), Vec::<String>::new());
     synced

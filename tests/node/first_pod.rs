@@ -63,7 +63,9 @@ async fn without_addresses(cluster: &Cluster, pod: &Pod) {
         println!("{error}");
         assert!(error.contains(expected), "{error}");
     }
-    for (command, expected) in [(READ_LOG, "what is known is kept"), (READ_CHECKS, "vcenter vcenter.example.com:443")] {
+    for (command, expected) in
+        [(READ_LOG, "the last known state stays in use"), (READ_CHECKS, "vcenter vcenter.example.com:443")]
+    {
         assert!(TROUBLESHOOTING.contains(command), "the page does not name this command: {command}");
         let text = eventually(command, LIMIT, async || {
             let text = on_node(command);

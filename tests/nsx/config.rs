@@ -570,7 +570,7 @@ fn lb_c_14_tags_are_a_json_object_of_texts_in_ini() {
         let warnings: Vec<String> = parsed.warnings.iter().map(ToString::to_string).collect();
         match (&problem, expected) {
             (Some(problem), Some(expected)) => {
-                let start = format!("{count} tags are configured beside \"owner\"; expected at most 21");
+                let start = format!("{count} tags are configured in addition to \"owner\"; expected at most 21");
                 assert!(problem.starts_with(&start) && problem.contains(expected), "{problem}");
                 assert!(warnings.iter().any(|warning| warning.contains(problem)), "{warnings:?}");
             }

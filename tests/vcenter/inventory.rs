@@ -155,7 +155,7 @@ async fn a_match_is_waited_for_while_vcenter_reports_another_machine() {
     running.cluster.put(n.clone());
     let instances = instances(&running);
     eventually("the match is known and not reported", SOON, async || match instances.instance_metadata(&n).await {
-        Presence::Unknown(unknown) if unknown.message.starts_with("reading vm-") => Ok(()),
+        Presence::Unknown(unknown) if unknown.message.starts_with("reading VM vm-") => Ok(()),
         other => Err(format!("{other:?}")),
     })
     .await;
@@ -171,7 +171,7 @@ async fn a_match_is_waited_for_while_vcenter_reports_another_machine() {
                 assert!(reported.elapsed() >= LIMIT, "given up {:?} after a report", reported.elapsed());
                 return;
             }
-            Presence::Unknown(unknown) => assert!(unknown.message.starts_with("reading vm-"), "{unknown:?}"),
+            Presence::Unknown(unknown) => assert!(unknown.message.starts_with("reading VM vm-"), "{unknown:?}"),
             other => panic!("{other:?}"),
         }
         reported = changed;
@@ -230,7 +230,7 @@ async fn a_twin_in_a_vcenter_that_was_silent_is_told_of_when_it_is_back() {
     running.cluster.put(node.clone());
     assert_eq!(address(&found(&running, &node).await), "10.0.0.1");
     two.resume_listening().await;
-    until_told(&log, "has the node's UUID, too").await;
+    until_told(&log, "has the Node's UUID, too").await;
     assert_eq!(address(&found(&running, &node).await), "10.0.0.1", "the machine that was taken stays");
     running.stop().await;
 }

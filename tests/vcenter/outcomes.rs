@@ -349,7 +349,7 @@ async fn a_machine_with_another_uuid_under_its_old_id_is_told_and_never_absent()
     scene.fake().change_vm("n", |vm| vm.text("config.uuid", OTHER).text("summary.config.uuid", OTHER));
     for _ in 0..2 {
         let message = scene.unknown(&node, "ProviderIDMismatch").await;
-        for part in [UUID, OTHER, "vm-1 on", "which the node had"] {
+        for part in [UUID, OTHER, "vm-1 on", "which backed the Node"] {
             assert!(message.contains(part), "{part:?} is missing in {message}");
         }
         let message = scene.told(&node, "ProviderIDMismatch").await;
@@ -409,7 +409,7 @@ async fn a_twin_that_runs_in_place_of_the_machine_that_is_off_is_told_of_and_the
     let before = scene.fakes[1].counts().of("FindAllByUuid");
     scene.fakes[1].create_vm(Machine::new("copy", UUID).ip("10.0.0.2"));
     scene.fake().change_vm("n", |vm| vm.power("poweredOff"));
-    until_told(&log, &format!("vm-1 on 127.0.0.1:{} has the node's UUID, too", scene.fakes[1].port())).await;
+    until_told(&log, &format!("VM vm-1 on vCenter 127.0.0.1:{} has the Node's UUID, too", scene.fakes[1].port())).await;
     let looked = scene.fakes[1].counts().of("FindAllByUuid") - before;
     assert!(looked <= 2, "one look for one change of power: {looked}");
     let metadata = scene.found(&node).await;

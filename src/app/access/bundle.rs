@@ -50,10 +50,15 @@ impl<F: Fn(&[u8]) -> Result<(), BadBundle> + Send> Bundle<F> {
         let path = self.path.display();
         match &read {
             Ok(pem) => match (self.take)(pem) {
-                Ok(()) => tracing::info!("{FLAG}: the certificates of {path} are in force"),
-                Err(error) => tracing::warn!("{FLAG}: {path}: {}; those known before stay", chain(&error)),
+                Ok(()) => tracing::info!("{FLAG}: the certificates of {path} are now in use"),
+                Err(error) => {
+                    tracing::warn!("{FLAG}: {path}: {}; the previous certificates stay in use", chain(&error))
+                }
             },
-            Err(error) => tracing::warn!("{FLAG}: {path} cannot be read: {error}; the certificates known before stay"),
+            Err(error) => tracing::warn!(
+                "{FLAG}: {path} cannot be read: {error}; the previous certificates stay in \
+                                          use"
+            ),
         }
         self.last_read = read;
     }

@@ -29,14 +29,14 @@ const NO_WEBHOOKS: &str = "there are no webhooks here";
 const NO_PROXIES: &str = "no API server aggregates the secure port, which ignores identity headers of a proxy";
 const NO_PARAVIRTUAL: &str = "the provider vsphere-paravirtual is not built yet";
 
-const IGNORED_HEADERS: &str = "Has no meaning here: the secure port ignores identity headers of a proxy";
+const IGNORED_HEADERS: &str = "No effect: the secure port ignores identity headers of a proxy";
 
 flags! {
     "Debugging flags", None => {
-        CONTENTION_PROFILING: bool = boolean("contention-profiling", "false").help("Has no meaning here")
+        CONTENTION_PROFILING: bool = boolean("contention-profiling", "false").help("No effect")
             .without_effect("there are no profiles of Go's runtime here");
         PROFILING: bool = boolean("profiling", "true")
-            .help("Serve /debug/flags/v beside the probes; there are no pprof pages");
+            .help("Serve /debug/flags/v in addition to the probes; there are no pprof pages");
     }
 
     "Leader-migration flags", None => {
@@ -61,26 +61,28 @@ flags! {
         CLUSTER_NAME: &str = text("cluster-name", "NAME", "kubernetes")
             .help("Name of the cluster, for load balancers and routes");
         CONTROLLER_START_INTERVAL: Duration = text("controller-start-interval", "DURATION", "0s")
-            .help("Pause between the starts of two controllers");
+            .help("Delay between the starts of two controllers");
         CONTROLLERS: &[String] = slice("controllers", "NAMES", "*")
-            .help("Controllers to run, comma separated: * is all that are on by default, foo turns foo on, -foo turns \
-                it off; the first mention of a name wins");
+            .help("Controllers to run, comma separated: * is all that are on by default, foo turns foo on, -foo \
+                   turns it off; the first entry for a name takes precedence");
         EXTERNAL_CLOUD_VOLUME_PLUGIN: &str = text("external-cloud-volume-plugin", "NAME", "")
-            .help("Has no meaning here").without_effect("volumes are the work of the CSI driver");
+            .help("No effect").without_effect("volumes are the work of the CSI driver");
         FEATURE_GATES: &[String] = flag("feature-gates", Kind::Items, "GATES", "")
             .help("Features to turn on or off, as Name=true,Other=false");
         KUBE_API_BURST: u32 = text("kube-api-burst", "NUMBER", "")
-            .help("Writes to the API server that may follow each other at once after a pause");
+            .help("Burst of writes to the API server above --kube-api-qps");
         KUBE_API_CONTENT_TYPE: &str = text("kube-api-content-type", "TYPE", "application/vnd.kubernetes.protobuf")
-            .help("Has no meaning here: requests are JSON").without_effect("requests to the API server are JSON");
+            .help("No effect: requests are JSON").without_effect("requests to the API server are JSON");
         KUBE_API_QPS: f32 = text("kube-api-qps", "NUMBER", "")
-            .help("Writes per second to the API server; without this flag and the next there is no limit on this side");
+            .help("Writes to the API server per second; if neither this flag nor --kube-api-burst is given, there is \
+                   no limit");
         LEADER_ELECT: bool = boolean("leader-elect", "true")
-            .help("Work only while holding the Lease; turn it off for a single process only");
+            .help("Run the controllers only while holding the Lease; turn this off only with a single process");
         LEADER_ELECT_LEASE_DURATION: Duration = text("leader-elect-lease-duration", "DURATION", "15s")
-            .help("How long others wait after the last renewal they saw before they take over");
+            .help("How long other processes wait after the last renewal before one of them takes over");
         LEADER_ELECT_RENEW_DEADLINE: Duration = text("leader-elect-renew-deadline", "DURATION", "10s")
-            .help("How long a leader tries to renew before it stops; shorter than the lease duration");
+            .help("How long the leader tries to renew the Lease before it stops leading; shorter than the lease \
+                   duration");
         LEADER_ELECT_RESOURCE_LOCK: &str = text("leader-elect-resource-lock", "KIND", "leases")
             .help("Kind of the lock; leases is the only one");
         LEADER_ELECT_RESOURCE_NAME: &str = text("leader-elect-resource-name", "NAME", "cloud-controller-manager")
@@ -88,15 +90,13 @@ flags! {
         LEADER_ELECT_RESOURCE_NAMESPACE: &str = text("leader-elect-resource-namespace", "NAME", "kube-system")
             .help("Namespace of the Lease");
         LEADER_ELECT_RETRY_PERIOD: Duration = text("leader-elect-retry-period", "DURATION", "2s")
-            .help("Pause between attempts to get or renew the Lease");
+            .help("Interval between attempts to acquire or renew the Lease");
         MIN_RESYNC_PERIOD: Duration = text("min-resync-period", "DURATION", "12h0m0s")
-            .help("Has no meaning here: caches follow watches, and every node is looked at again after \
-                --node-status-update-frequency")
-            .without_effect("caches follow watches, and every node is looked at again after \
-                --node-status-update-frequency");
+            .help("No effect: caches follow watches, and --node-status-update-frequency sets the period of full syncs")
+            .without_effect("caches follow watches, and --node-status-update-frequency sets the period of full syncs");
         NODE_MONITOR_PERIOD: Duration = text("node-monitor-period", "DURATION", "5s")
-            .help("Pause between two looks at every node that is not ready, beside the events");
-        NODE_SYNC_PERIOD: Duration = text("node-sync-period", "DURATION", "0s").help("Has no meaning")
+            .help("How often Nodes that are not Ready are checked, in addition to watch events");
+        NODE_SYNC_PERIOD: Duration = text("node-sync-period", "DURATION", "0s").help("No effect")
             .without_effect("it has none in the Go program either")
             .deprecated("This flag is currently no-op and will be deleted.");
         USE_SERVICE_ACCOUNT_CREDENTIALS: bool = boolean("use-service-account-credentials", "false")
@@ -105,24 +105,23 @@ flags! {
         CONFIGURE_CLOUD_ROUTES: bool = boolean("configure-cloud-routes", "true")
             .help("Run the route controller if the cloud has routes");
         ROUTE_RECONCILIATION_PERIOD: Duration = text("route-reconciliation-period", "DURATION", "10s")
-            .help("Pause between two looks at all routes, beside the changes of nodes; 5m if it is not given");
+            .help("How often all routes are reconciled, in addition to changes of Nodes; 5m if the flag is not given");
     }
 
     "Cloud-node-controller flags", None => {
         CONCURRENT_NODE_STATUS_UPDATES: i32 = text("concurrent-node-status-updates", "NUMBER", "0")
-            .help("Nodes whose addresses are looked at at the same time by the periodic pass; 0 is the value of \
-                --concurrent-node-syncs")
-            .without_effect("the workers of --concurrent-node-syncs look at all nodes, spread over the period");
+            .help("Nodes whose addresses the periodic sync updates at the same time; 0 is the value of \
+                   --concurrent-node-syncs")
+            .without_effect("the workers of --concurrent-node-syncs sync all Nodes, spread over the period");
         CONCURRENT_NODE_SYNCS: i32 = text("concurrent-node-syncs", "NUMBER", "16")
-            .help("Nodes that are worked on at the same time");
+            .help("Nodes that are synced at the same time");
         NODE_LABELS: &[String] = repeated("node-labels", "LABELS", "")
-            .help("Labels that a node gets when it is initialised, key=value,...; one that it has already stays as it \
-                is");
+            .help("Labels that a Node gets when it is initialised, key=value,...; existing labels stay unchanged");
     }
 
     "Service-lb-controller flags", None => {
         CONCURRENT_SERVICE_SYNCS: i32 = text("concurrent-service-syncs", "NUMBER", "8")
-            .help("Services that are worked on at the same time");
+            .help("Services that are synced at the same time");
     }
 
     "Webhook flags", Some(NO_WEBHOOKS) => {
@@ -162,7 +161,7 @@ flags! {
         SECURE_PORT: u16 = text("secure-port", "PORT", "10258")
             .help("Port of probes, metrics and the other pages, with TLS; 0 turns it off");
         TLS_CERT_FILE: &str = text("tls-cert-file", "PATH", "")
-            .help("Certificate of the secure port, with what leads to its root; read again when it changes");
+            .help("Certificate of the secure port, followed by its chain; read again when it changes");
         TLS_CIPHER_SUITES: &[String] = slice("tls-cipher-suites", "NAMES", "")
             .help("Cipher suites of the secure port, by their IANA names");
         TLS_CURVE_PREFERENCES: &[String] = slice("tls-curve-preferences", "NUMBERS", "")
@@ -177,14 +176,14 @@ flags! {
 
     "Authentication flags", None => {
         AUTHENTICATION_KUBECONFIG: &str = text("authentication-kubeconfig", "PATH", "")
-            .help("Kubeconfig of the API server that says whose tokens are whose; empty is the one of the pod");
+            .help("Kubeconfig for TokenReview requests; empty: in-cluster");
         AUTHENTICATION_SKIP_LOOKUP: bool = boolean("authentication-skip-lookup", "false")
-            .help("Do not read the CAs of clients from the cluster");
+            .help("Do not read the CAs of client certificates from the cluster");
         AUTHENTICATION_TOKEN_WEBHOOK_CACHE_TTL: Duration =
             text("authentication-token-webhook-cache-ttl", "DURATION", "10s")
-            .help("How long an answer about a token is believed");
+            .help("How long the result of a TokenReview is cached");
         AUTHENTICATION_TOLERATE_LOOKUP_FAILURE: bool = boolean("authentication-tolerate-lookup-failure", "false")
-            .help("Start although the CAs of clients cannot be read from the cluster");
+            .help("Start even if the CAs of client certificates cannot be read from the cluster");
         CLIENT_CA_FILE: &str = text("client-ca-file", "PATH", "")
             .help("CAs of client certificates, instead of the cluster's");
     }
@@ -202,24 +201,24 @@ flags! {
     "Authorization flags", None => {
         AUTHORIZATION_ALWAYS_ALLOW_PATHS: &[String] =
             slice("authorization-always-allow-paths", "PATHS", "/healthz,/readyz,/livez")
-            .help("Paths that are open to everybody; a * at the end is any rest");
+            .help("Paths that need no authorization; a * at the end matches any suffix");
         AUTHORIZATION_KUBECONFIG: &str = text("authorization-kubeconfig", "PATH", "")
-            .help("Kubeconfig of the API server that says who may do what; empty is the one of the pod");
+            .help("Kubeconfig for SubjectAccessReview requests; empty: in-cluster");
         AUTHORIZATION_WEBHOOK_CACHE_AUTHORIZED_TTL: Duration =
             text("authorization-webhook-cache-authorized-ttl", "DURATION", "10s")
-            .help("How long a permission is believed");
+            .help("How long an allowed request is cached");
         AUTHORIZATION_WEBHOOK_CACHE_UNAUTHORIZED_TTL: Duration =
             text("authorization-webhook-cache-unauthorized-ttl", "DURATION", "10s")
-            .help("How long a refusal is believed");
+            .help("How long a denied request is cached");
     }
 
     "Misc flags", None => {
         KUBECONFIG: &str = text("kubeconfig", "PATH", "")
             .help("Path of a kubeconfig; without it and --master the service account of the pod is used");
         MASTER: &str = text("master", "URL", "")
-            .help("Address of the API server; goes before the one in the kubeconfig");
+            .help("Address of the API server; takes precedence over the kubeconfig");
         NODE_STATUS_UPDATE_FREQUENCY: Duration = text("node-status-update-frequency", "DURATION", "5m0s")
-            .help("Pause between two looks at every node, beside the events");
+            .help("How often every Node is synced, in addition to watch events");
     }
 
     "Misc flags", Some(NO_PARAVIRTUAL) => {
@@ -229,7 +228,7 @@ flags! {
             .help("Of vsphere-paravirtual: pass annotations of Services on to the Supervisor");
         _: bool = boolean("enable-vpc-mode", "false").help("Of vsphere-paravirtual: routable pods in VPC mode");
         _: bool = boolean("is-legacy-paravirtual", "false")
-            .help("Of vsphere-paravirtual: machine labels of the older form");
+            .help("Of vsphere-paravirtual: labels of VMs in the older form");
         _: &str = text("pod-ip-pool-type", "WORD", "")
             .help("Of vsphere-paravirtual: pool of addresses of the pods, Public or Private");
         _: &str = text("vm-operator-api-version", "VERSION", "v1alpha2")
@@ -244,8 +243,7 @@ flags! {
             .help("Write errors to standard error and the rest to standard output; text format");
         LOGGING_FORMAT: &str = text("logging-format", "FORMAT", "text").help("text, as klog writes it, or json");
         V: u32 = text("v", "LEVEL", "0").short('v')
-            .help("How much to log: from 0 the life of the process and the changes it makes, from 4 its decisions, \
-                from 6 data");
+            .help("Verbosity of the log: 0 has start, stop and changes, 4 adds decisions, 6 adds data");
         VERSION: &str = flag("version", Kind::Boolean, "FORM", "false")
             .help("Print the version and exit; vX.Y.Z is printed instead of it");
         VMODULE: &[String] = flag("vmodule", Kind::Items, "LEVELS", "")
@@ -254,77 +252,77 @@ flags! {
 
     "Global flags", Some(NO_BUFFER) => {
         LOG_FLUSH_FREQUENCY: Duration = text("log-flush-frequency", "DURATION", "5s")
-            .help("Has no meaning here: every line is written at once");
+            .help("No effect: every line is written at once");
         LOG_JSON_INFO_BUFFER_SIZE: &str = text("log-json-info-buffer-size", "SIZE", "0")
-            .help("Has no meaning here: every line is written at once");
+            .help("No effect: every line is written at once");
         LOG_TEXT_INFO_BUFFER_SIZE: &str = text("log-text-info-buffer-size", "SIZE", "0")
-            .help("Has no meaning here: every line is written at once");
+            .help("No effect: every line is written at once");
     }
 
     OURS, None => {
         ADOPT_UNTAINTED_NODES: bool = boolean("adopt-untainted-nodes", "false").variable("CCM_ADOPT_UNTAINTED_NODES")
-            .help("Initialise also nodes without provider ID and without the taint, by their systemUUID alone");
+            .help("Also initialise Nodes that have no provider ID and no taint, by their systemUUID only");
         ALLOW_NAME_MATCH: bool = boolean("allow-name-match", "false").variable("CCM_ALLOW_NAME_MATCH")
-            .help("Take a VM that was found by its name alone even if its UUID contradicts the node's or it backs \
-                another node");
+            .help("Accept a VM that was found only by its name even if its UUID differs from the Node's or it backs \
+                   another Node");
         DEMOTE_VIRTUAL_IPS: bool = boolean("demote-virtual-ips", "true").variable("CCM_DEMOTE_VIRTUAL_IPS")
-            .help("An address that several machines have, or the API server, is a node's only if it has no other");
+            .help("Use an address that several VMs or the API server have only if the Node has no other address");
         INSTANCE_TYPE: &str = text("instance-type", "WORD", "init").variable("CCM_INSTANCE_TYPE")
-            .help("Whether the instance type stays as it was at initialisation (init) or follows the machine (follow)");
+            .help("Whether the instance type keeps its value from initialisation (init) or follows changes of the VM \
+                   (follow)");
         NODE_DELETION: &str = text("node-deletion", "WORD", "enforce").variable("CCM_NODE_DELETION")
-            .help("Whether Nodes whose machine is proved to be gone are deleted (enforce), only told (dry-run) or \
-                neither (off)");
+            .help("Whether Nodes whose VM is confirmed deleted are deleted (enforce), only reported (dry-run) or \
+                   neither (off)");
         NODE_DELETION_GRACE: Duration = text("node-deletion-grace", "DURATION", "30s")
             .variable("CCM_NODE_DELETION_GRACE")
-            .help("How long a node has to be Ready=Unknown and its machine proved to be gone before its Node is \
-                deleted");
+            .help("How long a Node must be Ready=Unknown, and its VM confirmed deleted, before the Node is deleted");
         NODE_DELETION_LIMIT: &str = text("node-deletion-limit", "LIMIT", "5,10%,10m")
             .variable("CCM_NODE_DELETION_LIMIT")
             .help("How many Nodes may be deleted: the larger of a number and a share of all nodes, within a time");
         NODE_DELETION_MASS_HOLD: Duration = text("node-deletion-mass-hold", "DURATION", "15m")
             .variable("CCM_NODE_DELETION_MASS_HOLD")
-            .help("How long no Node is deleted after many machines have gone at once");
+            .help("How long no Node is deleted after many VMs disappear at the same time");
         NODE_DELETION_UNSEEN: &str = text("node-deletion-unseen", "WORD", "hold").variable("CCM_NODE_DELETION_UNSEEN")
-            .help("Whether a Node whose machine was never seen stays (hold) or is deleted like others (enforce)");
+            .help("Whether a Node whose VM was never seen is kept (hold) or deleted like others (enforce)");
         NODE_LABELS_ON: &str = text("node-labels-on", "WORD", "join").variable("CCM_NODE_LABELS_ON")
             .help("Whether Nodes get the labels of --node-labels when they are initialised (join), or initialised \
                 ones, too, where the key does not exist (all)");
         NODE_SELECTOR: &str = text("node-selector", "SELECTOR", "").variable("CCM_NODE_SELECTOR")
-            .help("Label selector of the nodes to look after; empty is all");
+            .help("Label selector of the Nodes to manage; empty: all");
         NSX_ADOPT: &str = text("nsx-adopt", "WORD", "as-is").variable("CCM_NSX_ADOPT")
-            .help("Whether what the Go program made for this cluster stays as it is (as-is), or routes get the tags of \
-                this program and load balancers all that their Services ask for (full)");
+            .help("Whether objects that the Go program created for this cluster stay unchanged (as-is), or routes \
+                   get the tags of this program and load balancers get everything that their Services request (full)");
         NSX_BATCH_UPDATES: bool = boolean("nsx-batch-updates", "true").variable("CCM_NSX_BATCH_UPDATES")
             .help("Write the pools of many load balancers with one request to NSX when Nodes come and go; false writes \
                 them one by one");
         NSX_IPV6_POOL: &[String] = slice("nsx-ipv6-pool", "CLASS=POOL-ID", "").variable("CCM_NSX_IPV6_POOL")
             .help("IP pool of NSX from which Services of this class of vsphere.conf, or of default, get their IPv6 \
-                addresses beside those of the class; comma separated; may be repeated");
+                   addresses, in addition to the addresses of the class; comma separated; may be repeated");
         NSX_LOAD_BALANCER_IP: &str = text("nsx-load-balancer-ip", "WORD", "on").variable("CCM_NSX_LOAD_BALANCER_IP")
-            .help("Whether Services get the address that they ask for with spec.loadBalancerIP (on), or the field has \
-                no effect (off), as in the Go program");
+            .help("Whether Services get the address in spec.loadBalancerIP (on), or the field has no effect (off), \
+                   as in the Go program");
         NSX_ORPHANS: &str = text("nsx-orphans", "WORD", "delete").variable("CCM_NSX_ORPHANS")
-            .help("What becomes of load balancers in NSX whose Services are gone: delete, report or off");
+            .help("Action for load balancers in NSX whose Services are gone: delete, report or off");
         NSX_REQUESTS_PER_SECOND: u32 = text("nsx-requests-per-second", "NUMBER", "80")
             .variable("CCM_NSX_REQUESTS_PER_SECOND")
-            .help("The most requests to NSX a second; NSX refuses an account with more than 100");
+            .help("Maximum number of requests to NSX per second; NSX refuses more than 100 of one account");
         OUT_OF_SERVICE_AFTER: Duration = text("out-of-service-after", "DURATION", "")
             .variable("CCM_OUT_OF_SERVICE_AFTER")
             .help("Taint a node as out of service once it has been Ready=Unknown and its VM powered off for this long; \
                 without it, or with 0, never");
         ROUTE_NETWORK_CONDITION: bool = boolean("route-network-condition", "true")
             .variable("CCM_ROUTE_NETWORK_CONDITION")
-            .help("Write the condition NetworkUnavailable of nodes; false leaves it to the network plugin");
+            .help("Write the condition NetworkUnavailable of Nodes; false: the network plugin writes it");
         ROUTE_POD_NETWORKS: &str = text("route-pod-networks", "WORD", "cluster-cidr").variable("CCM_ROUTE_POD_NETWORKS")
-            .help("Whether routes are created only for networks within --cluster-cidr (cluster-cidr), or for whatever \
-                networks nodes have (any), as in the Go program");
+            .help("Whether routes are created only for networks within --cluster-cidr (cluster-cidr), or for all \
+                   networks of Nodes (any), as in the Go program");
         SERVICE_SELECTOR: &str = text("service-selector", "SELECTOR", "").variable("CCM_SERVICE_SELECTOR")
-            .help("Label selector of the Services to look after; one that leaves it keeps its load balancer; empty is \
-                all");
+            .help("Label selector of the Services to manage; a Service that no longer matches keeps its load \
+                   balancer; empty: all");
         SESSION_MANAGER_HOSTS: &[String] = slice("session-manager-hosts", "NAMES", "")
             .variable("CCM_SESSION_MANAGER_HOSTS")
-            .help("Hosts of session managers that are allowed, comma separated; they can receive the service account's \
-                token; empty is any");
+            .help("Allowed hosts of session managers, comma separated; they can receive the token of the service \
+                   account; empty: any");
         SESSION_MANAGER_TOKEN_FILE: &str = text("session-manager-token-file", "FILE", "")
             .variable("CCM_SESSION_MANAGER_TOKEN_FILE")
             .help("File with the token for session managers that are given no other, such as a projected token with an \
@@ -333,17 +331,17 @@ flags! {
             .help("Whether a process that does not lead keeps its vCenter sessions and inventory (warm) or has none \
                 (cold)");
         TAG_POLL_INTERVAL: Duration = text("tag-poll-interval", "DURATION", "60s").variable("CCM_TAG_POLL_INTERVAL")
-            .help("Pause between two looks at the tags of vCenter");
+            .help("How often the tags of vCenter are read");
         TOPOLOGY_LABEL_PREFIX: &str = text("topology-label-prefix", "PREFIX", "topology.vsphere-ccm.dev/")
-            .variable("CCM_TOPOLOGY_LABEL_PREFIX").help("What the names of the labels of --topology-labels begin with");
+            .variable("CCM_TOPOLOGY_LABEL_PREFIX").help("Prefix of the names of the labels of --topology-labels");
         TOPOLOGY_LABELS: &[String] = slice("topology-labels", "NAMES", "").variable("CCM_TOPOLOGY_LABELS")
-            .help("Labels that say where a node's machine is and follow it, comma separated: vcenter, datacenter, \
-                cluster, esxi-host, resource-pool, folder, datastore");
+            .help("Labels with the location of a Node's VM, which follow its changes, comma separated: vcenter, \
+                   datacenter, cluster, esxi-host, resource-pool, folder, datastore");
         TRUST_GUEST_INTERFACES: bool = boolean("trust-guest-interfaces", "false").variable("CCM_TRUST_GUEST_INTERFACES")
-            .help("Believe the node IP of a kubelet that its guest reports on an interface without a virtual NIC, such \
-                as a bond");
+            .help("Accept the node IP of a kubelet if the guest reports it on an interface without a virtual NIC, \
+                   such as a bond");
         ZONE_LABELS: &str = text("zone-labels", "WORD", "init").variable("CCM_ZONE_LABELS")
-            .help("Whether zone and region stay as they were at initialisation (init), are added to nodes that have \
-                neither (fill), or follow the machine (follow)");
+            .help("Whether zone and region keep their values from initialisation (init), are added to Nodes that \
+                   have neither (fill), or follow changes of the VM (follow)");
     }
 }

@@ -139,7 +139,7 @@ fn deletion_lines(deletion: &DeletionStatus) -> Vec<Line> {
     }
     fields.push(format!("pending {}", deletion.pending.len()));
     if deletion.unanswered > 0 {
-        fields.push(format!("not looked at yet {}", deletion.unanswered));
+        fields.push(format!("not checked yet {}", deletion.unanswered));
     }
     fields.extend(deletion.last.as_ref().map(|last| format!("last: {} at {}", last.name, last.time)));
     let mut lines = Line::wrapped(Emphasis::Plain, &fields);

@@ -560,7 +560,7 @@ impl NodeCounts {
             None => vec![format!("nodes {}", self.nodes), format!("settled {}", self.settled)],
         };
         if self.waiting > 0 {
-            fields.push(format!("not looked at yet {}", self.waiting));
+            fields.push(format!("not checked yet {}", self.waiting));
         }
         fields.extend(held_text("held", &self.held));
         Line::wrapped(if self.held.is_empty() { Emphasis::Plain } else { Emphasis::Finding }, &fields)
@@ -575,7 +575,7 @@ impl DeletionStatus {
         }
         fields.push(held_text("pending", &self.pending).unwrap_or_else(|| "pending none".to_owned()));
         if self.unanswered > 0 {
-            fields.push(format!("not looked at yet {}", self.unanswered));
+            fields.push(format!("not checked yet {}", self.unanswered));
         }
         fields.extend(self.last.as_ref().map(|last| format!("last: {} at {}", last.name, last.time)));
         let is_finding = self.is_mass_held || self.pending.iter().any(|held| !held.is_expected);

@@ -143,7 +143,7 @@ fn second_lease_errors(migration: &LeaderMigration, main: &LeaseName) -> Vec<Str
         errors.push(format!("leaderName {lease:?} is the Lease of the leader election itself, {namespace}/{name}"));
     }
     if lock != LEASES {
-        errors.push(format!("resourceLock {lock:?} does not exist any more; expected leases"));
+        errors.push(format!("resourceLock {lock:?} is no longer supported; expected leases"));
     }
     errors
 }

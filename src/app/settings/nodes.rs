@@ -42,7 +42,7 @@ impl SettingsCheck<'_> {
             let pairs = match pairs(value) {
                 Ok(pairs) => pairs,
                 Err(part) => {
-                    let reason = "is no pair; expected key=value, several of them separated by commas";
+                    let reason = "is not key=value; expected key=value, several of them separated by commas";
                     self.invalid(flags::NODE_LABELS, value, format!("{part:?} {reason}"));
                     continue;
                 }

@@ -517,11 +517,9 @@ fn a_leader_migration_is_read_when_it_is_on() {
 fn mistakes_in_a_leader_migration_are_told_at_the_start() {
     let config = "--leader-migration-config=/etc/endpoints.yaml";
     let text = settled(&["--enable-leader-migration", config]).unwrap_err().to_string();
-    for part in [
-        "2 configuration errors",
-        "is the Lease of the leader election itself",
-        "\"endpoints\" does not exist any more",
-    ] {
+    for part in
+        ["2 configuration errors", "is the Lease of the leader election itself", "\"endpoints\" is no longer supported"]
+    {
         assert!(text.contains(part), "{part}: {text}");
     }
     let own = ["--enable-leader-migration", "--leader-elect-resource-name=cloud-provider-extraction-migration"];

@@ -20,7 +20,7 @@ const ABOUT: &str = "Writes an archive (tar.gz) for a bug report to standard out
                      error: status, checks, configuration, flags, decisions, the end of the log, metrics, Leases, \
                      Events, the VMs behind Nodes, and Nodes. Secrets are masked. --anonymise replaces names and \
                      addresses.\n\n\
-                     The command asks the process in whose container it runs. Exit codes: 0 complete as far as the \
+                     The command connects to the process in its own container. Exit codes: 0 complete as far as the \
                      permissions of the process go, 2 wrong usage, no process, or standard output is a terminal, 3 a \
                      part could not be read or did not fit.";
 

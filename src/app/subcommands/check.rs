@@ -11,9 +11,9 @@ const NAME: &str = "check";
 const ABOUT: &str = "Checks what the program needs: Lease, kubelets, vsphere.conf, credentials, vCenters, \
                      permissions, the VM of each Node, deletion and NSX. Prints the result of each check and a \
                      remedy.\n\n\
-                     The command asks the process in whose container it runs. With --detached it needs no process: it \
-                     logs in once to each server, and network and TLS are checked from where it runs. Exit codes: 0 no \
-                     check failed, 1 a check failed, 2 wrong usage, no process, or no such Node or vCenter, 3 \
+                     The command connects to the process in its own container. With --detached it needs no process: \
+                     it logs in once to each server, and network and TLS are checked from where it runs. Exit codes: \
+                     0 no check failed, 1 a check failed, 2 wrong usage, no process, or no such Node or vCenter, 3 \
                      something is not known, for example because this process does not lead, or because logins are \
                      paused.";
 

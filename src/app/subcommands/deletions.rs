@@ -18,12 +18,12 @@ const NAME: &str = "deletions";
 const ABOUT: &str = "Shows and controls the deletion of Nodes whose VMs are gone.\n\n\
                      list shows the Nodes that wait, the limit and the pause. pause keeps all replicas from deleting \
                      Nodes, and answers after 12 s, when no deletion is under way; the pause ends by itself. The Go \
-                     program ignores it. resume ends the pause. allow shows the proof that the VM of a Node is gone, \
-                     asks, and then grace period, limit and mass hold do not apply to that Node; only the leader \
-                     does that.\n\n\
-                     The command asks the process in whose container it runs. Exit codes: 0 done, or as it should be; \
-                     1 refused, or not as it should be; 2 wrong usage, no process or no such Node; 3 not confirmed, or \
-                     not known, for example because this process does not lead.";
+                     program ignores it. resume ends the pause. allow shows the proof that the VM of a Node is gone \
+                     and, after you confirm, exempts that Node from grace period, limit and mass hold; only the \
+                     leader does that.\n\n\
+                     The command connects to the process in its own container. Exit codes: 0 done, or as it should \
+                     be; 1 refused, or not as it should be; 2 wrong usage, no process or no such Node; 3 not \
+                     confirmed, or not known, for example because this process does not lead.";
 
 const EXAMPLES: &str = "Examples:\n  \
     kubectl -n kube-system exec POD -- /bin/vsphere-cloud-controller-manager deletions list\n  \
@@ -47,7 +47,7 @@ pub(super) fn command() -> Command {
             .value_name("ACTION")
             .required(true)
             .value_parser(PossibleValuesParser::new(ACTIONS))
-            .help("What to do"),
+            .help("Action to take"),
         Arg::new("node").value_name("NODE").help("Name of the Node, for allow"),
         Arg::new("for").long("for").value_name("DURATION").help("Length of the pause, such as 4h; at most 168h"),
         Arg::new("because").long("because").value_name("TEXT").help("Cause of the pause, for status and Events"),
@@ -127,7 +127,8 @@ fn printed(report: &DeletionsReport, options: &CommonOptions) -> CommandOutput {
 /// Shows the proof, asks unless `is_confirmed`, and allows the deletion of the Node that was shown.
 fn allow(node: String, is_confirmed: bool, options: &CommonOptions) -> Result<CommandOutput, CommandOutput> {
     if !is_confirmed && !std::io::stdin().is_terminal() {
-        let fault = "deletions allow asks on a terminal (kubectl exec -it), and there is none; otherwise give --yes";
+        let fault = "deletions allow needs a terminal to confirm the deletion (kubectl exec -it), and there is none; \
+                     to confirm without a terminal, give --yes";
         return Err(CommandOutput::failure(fault, USAGE_ERROR));
     }
     // `--wait` is for the change, which comes afterwards.

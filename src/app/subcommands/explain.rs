@@ -10,14 +10,15 @@ use std::time::Duration;
 
 const NAME: &str = "explain";
 
-const ABOUT: &str = "Prints what the running process knows of one subject, what it decided, and why.\n\n\
-                     The command asks the process in whose container it runs, and makes no call to the API server, \
+const ABOUT: &str = "Prints the facts that the running process has about one subject, its decision, and the \
+                     reason.\n\n\
+                     The command connects to the process in its own container, and makes no call to the API server, \
                      vCenter or NSX. With --fresh the process reads again what the explanation depends on, with its \
                      own sessions and without a login, and the command prints the differences and the number of \
-                     calls. With --detached it needs no process, logs in once to each vCenter, and explains \
-                     what API server and vCenter tell; clocks, limits and NSX are known to the leader only. Exit \
-                     codes: 0 as it should be, 1 held, or what was read again differs, 2 wrong usage, no process or no \
-                     such subject, 3 not known.";
+                     calls. With --detached it needs no process, logs in once to each vCenter, and explains the \
+                     answers of API server and vCenter; clocks, limits and NSX are known to the leader only. Exit \
+                     codes: 0 as it should be, 1 held, or what was read again differs, 2 wrong usage, no process or \
+                     no such subject, 3 not known.";
 
 const EXAMPLES: &str = "Examples:\n  \
     kubectl -n kube-system exec POD -- /bin/vsphere-cloud-controller-manager explain vcenter vc.example.com\n  \

@@ -9,14 +9,14 @@ use std::ffi::OsString;
 const NAME: &str = "plan";
 
 const ABOUT: &str = "Prints what the controllers would create, update, delete, adopt or hold now, against what is \
-                     there: for each Node and field, for each Service with its load balancer, and for each route. Objects \
-                     that need nothing are counted.\n\n\
-                     The command asks the process in whose container it runs, writes nothing, and makes no call to the \
-                     API server, vCenter or NSX. With --detached, --compare or --cloud-config it needs no process, \
-                     logs in once to each server, and plans as a new leader would: beside the Go program, or with \
-                     another vsphere.conf. Exit codes: 0 no change, 1 there are changes or holds, 2 wrong usage, no \
-                     process or no such Node, 3 something is not known, for example because this process does not \
-                     lead.";
+                     there: for each Node and field, for each Service with its load balancer, and for each route. \
+                     Objects that need nothing are counted.\n\n\
+                     The command connects to the process in its own container, writes nothing, and makes no call to \
+                     the API server, vCenter or NSX. With --detached, --compare or --cloud-config it needs no \
+                     process, logs in once to each server, and plans as a new leader would: while the Go program \
+                     runs, or with another vsphere.conf. Exit codes: 0 no change, 1 there are changes or holds, 2 \
+                     wrong usage, no process or no such Node, 3 something is not known, for example because this \
+                     process does not lead.";
 
 const EXAMPLES: &str = "Examples:\n  \
     kubectl -n kube-system exec POD -- /bin/vsphere-cloud-controller-manager plan\n  \

@@ -8,12 +8,13 @@ use std::ffi::OsString;
 
 const NAME: &str = "status";
 
-const ABOUT: &str = "Prints one screen about the running process: leader, vCenters, NSX, Nodes, deletions and logins.\n\n\
-                     The command asks the process in whose container it runs, and makes no call to the API server, \
-                     vCenter or NSX. With --detached it needs no process, logs in once to each server, and shows what \
-                     these tell; what only the leader knows is missing. Exit codes: 0 everything is as it should be, 1 \
-                     it is not, 2 wrong usage or no process, 3 a part is not known, for example because this process \
-                     does not lead.";
+const ABOUT: &str = "Prints one screen about the running process: leader, vCenters, NSX, Nodes, deletions and \
+                     logins.\n\n\
+                     The command connects to the process in its own container, and makes no call to the API server, \
+                     vCenter or NSX. With --detached it needs no process, logs in once to each server, and shows \
+                     their answers; data that only the leader has is missing. Exit codes: 0 everything is as it \
+                     should be, 1 it is not, 2 wrong usage or no process, 3 a part is not known, for example because \
+                     this process does not lead.";
 
 const EXAMPLES: &str = "Examples:\n  \
     kubectl -n kube-system exec POD -- /bin/vsphere-cloud-controller-manager status\n  \

@@ -259,7 +259,7 @@ async fn next_observation(
 
 impl Entry {
     fn new(settings: CredentialSettings) -> Self {
-        let offer = CredentialState::Pending { reason: "its credentials have not been looked at yet".to_owned() };
+        let offer = CredentialState::Pending { reason: "its credentials have not been read yet".to_owned() };
         Self {
             settings,
             offer: watch::Sender::new(Arc::new(offer)),

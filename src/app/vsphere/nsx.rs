@@ -216,7 +216,7 @@ pub(super) fn warn_of_cluster_name(settings: &Settings, cloud_config: &CloudConf
 
 /// Returns the problem if `--cluster-name` is the default. The name matters only if NSX is used.
 pub(super) fn name_problem(settings: &Settings) -> Option<&'static str> {
-    let problem = "--cluster-name=kubernetes is the default: clusters that share an NSX need names of their own, since objects of \
-                   NSX are told apart by them";
+    let problem = "--cluster-name=kubernetes is the default: clusters that share an NSX need different names, \
+                   because the name identifies the owner of an object in NSX";
     (settings.services.cluster_name == DEFAULT_CLUSTER_NAME).then_some(problem)
 }

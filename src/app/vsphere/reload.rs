@@ -133,11 +133,11 @@ impl Reload {
         if changes.is_empty() {
             self.metrics.count("unchanged");
             self.status.lock().accept(false, Timestamp::now());
-            tracing::info!("{file} was read again and means what is in force");
+            tracing::info!("{file} was read again and changes nothing");
         } else {
             self.metrics.count("applied");
             self.status.lock().accept(true, Timestamp::now());
-            tracing::info!("{file} was read again and is in force: {}", changes.join("; "));
+            tracing::info!("{file} was read again and is in effect: {}", changes.join("; "));
         }
     }
 
@@ -149,7 +149,7 @@ impl Reload {
     async fn refuse(&self, errors: &str) {
         self.metrics.count("refused");
         self.status.lock().refused = Some(errors.to_owned());
-        tracing::error!("the changed cloud config is refused and the old one stays in force: {errors}");
+        tracing::error!("the changed cloud config is invalid, and the previous one stays in effect: {errors}");
         self.events.recorder.event(&self.events.reference().await, EventType::Warning, INVALID, errors);
     }
 
@@ -187,8 +187,8 @@ async fn report_refused_parts(cloud_config: Arc<CloudConfig>, events: Arc<LeaseE
     if errors.is_empty() {
         return;
     }
-    for mistake in &errors {
-        tracing::error!("a part of the cloud config is wrong, the others are in force: {mistake}");
+    for error in &errors {
+        tracing::error!("a part of the cloud config is invalid, the other parts are in effect: {error}");
     }
     let mut reference = events.reference().await;
     for _ in 0..LEASE_READS {
@@ -242,7 +242,7 @@ metrics! {
         reloads: IntCounterVec = counter_vec("vsphere_ccm_config_reloads_total",
             "Changed contents of vsphere.conf and the files it names, by what became of them.", &["result"]),
         part_refused: IntGaugeVec = int_gauge_vec("vsphere_ccm_config_part_refused",
-            "Whether the part of the configuration is turned off because of mistakes in vsphere.conf or the \
+            "Whether the part of the configuration is turned off because of errors in vsphere.conf or the \
              environment (1) or not (0).",
             &["part"]),
         last_success: Gauge = gauge("vsphere_ccm_config_last_success_timestamp_seconds",

@@ -99,7 +99,7 @@ impl Remedy {
                 "the certificate has to be replaced; neither a CA file nor a thumbprint makes up for this".to_owned()
             }
             (Remedy::Clocks, _) => {
-                "look at the clocks of this machine and of the server; neither a CA file nor a thumbprint makes up for \
+                "compare the clocks of this host and of the server; neither a CA file nor a thumbprint makes up for \
                  this"
                     .to_owned()
             }
@@ -108,20 +108,20 @@ impl Remedy {
                     .to_owned()
             }
             (Remedy::Trust, CertificateOwner::Server { target }) => format!(
-                "compare the thumbprints with what `openssl s_client -connect {target}` shows on a machine with a safe way to \
-                 the server; if they agree, put its authority's certificate into the CA file"
+                "compare the thumbprints with what `openssl s_client -connect {target}` shows on a host with a \
+                 trusted path to the server; if they agree, put its authority's certificate into the CA file"
             ),
             (Remedy::Rename, CertificateOwner::Server { .. }) => {
                 "name the server as in its certificate, or give it a certificate with this name".to_owned()
             }
             (Remedy::Trust, CertificateOwner::Vcenter { target }) => format!(
-                "compare the thumbprints with what `govc about.cert -u {target} -k -thumbprint` prints on a machine with \
-                 a safe way to vCenter; if they agree, put its authority's certificate into the CA file, or configure \
-                 one of the thumbprints"
+                "compare the thumbprints with what `govc about.cert -u {target} -k -thumbprint` prints on a host \
+                 with a trusted path to vCenter; if they agree, put its authority's certificate into the CA file, or \
+                 configure one of the thumbprints"
             ),
             (Remedy::Rename, CertificateOwner::Vcenter { target }) => format!(
                 "name the server as in its certificate; or compare the thumbprints with what `govc about.cert -u \
-                 {target} -k -thumbprint` prints on a machine with a safe way to vCenter, and configure one of them"
+                 {target} -k -thumbprint` prints on a host with a trusted path to vCenter, and configure one of them"
             ),
         }
     }

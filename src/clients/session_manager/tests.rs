@@ -78,7 +78,13 @@ async fn what_cannot_be_asked_is_told_before_anything_is_sent() {
     let cases = [
         ("no URL", "", "validtoken", "Configuration", "the URL of the session manager is empty"),
         ("no web address", "ftp://127.0.0.1/hunter2", "validtoken", "Configuration", "expected a URL such as"),
-        ("no URL at all", "manager:8443:hunter2", "validtoken", "Configuration", "cannot be asked"),
+        (
+            "no URL at all",
+            "manager:8443:hunter2",
+            "validtoken",
+            "Configuration",
+            "the request to the session manager failed",
+        ),
         ("no token", &url, "", "Token", "the token for the session manager is empty"),
         ("a header in the token", &url, "validtoken\r\nX: hunter2", "Token", "characters that no token has"),
     ];

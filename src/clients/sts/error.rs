@@ -65,5 +65,5 @@ fn detail(text: &str) -> String {
 }
 
 fn hint(code: &str) -> &'static str {
-    if CLOCK.contains(&code) { " (the clocks of this machine and of vCenter must agree within a minute)" } else { "" }
+    if CLOCK.contains(&code) { " (the clocks of this host and of vCenter must agree within a minute)" } else { "" }
 }

@@ -54,7 +54,7 @@ async fn write(nodes: &Api<Node>, current: &Node, action: &NodeAction) -> Result
         NodeAction::Initialise { .. } => ("initialise", false),
         NodeAction::SetMetadata(_) => ("set labels and annotations of", false),
     };
-    let (what, body) = (format!("{verb} node {name}"), body(current, action));
+    let (what, body) = (format!("{verb} Node {name}"), body(current, action));
     match is_status {
         true => patch_status(&what, nodes, name, body).await,
         false => patch(&what, nodes, name, body).await,

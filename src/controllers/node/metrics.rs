@@ -35,7 +35,7 @@ metrics! {
              of a single node.",
             &DELAY_BUCKETS),
         syncs: IntCounterVec = counter_vec("vsphere_ccm_node_syncs_total",
-            "Times a node was looked at, by what came of it: Settled or a reason.", &["result"]),
+            "Syncs of nodes, by result: Settled or a reason.", &["result"]),
         /// Number of Nodes blocked by each reason.
         pub(super) blocked: IntGaugeVec = int_gauge_vec("vsphere_ccm_nodes_held",
             "Nodes that are not up to date, by reason and by whether they are initialized.",
@@ -43,7 +43,7 @@ metrics! {
         pub(super) differing: IntGaugeVec = int_gauge_vec("vsphere_ccm_node_labels_differing",
             "Nodes with a label that stays although the cloud says otherwise.", &["label"]),
         pub(super) panics: IntCounter = counter("vsphere_ccm_node_sync_panics_total",
-            "Panics while a node was looked at."),
+            "Panics during the sync of a node."),
     }
 }
 
@@ -51,7 +51,7 @@ metrics! {
 pub(super) fn node_counts(nodes: &Nodes) -> [ComputedGauge; 2] {
     let (all, uninitialized) = (nodes.clone(), nodes.clone());
     [
-        ComputedGauge::new("vsphere_ccm_nodes", "Nodes this process looks after.", move || all.list().len()),
+        ComputedGauge::new("vsphere_ccm_nodes", "Nodes that this process manages.", move || all.list().len()),
         ComputedGauge::new(
             "vsphere_ccm_nodes_uninitialized",
             "Nodes with the taint node.cloudprovider.kubernetes.io/uninitialized.",

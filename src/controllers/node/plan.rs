@@ -260,11 +260,11 @@ fn adoption_block(instance: &Presence<InstanceMetadata>) -> Option<NodeBlocked> 
     match instance {
         Presence::Exists(metadata) => {
             let (reason, why) = match metadata.found_by {
-                FoundBy::Name | FoundBy::ProviderId => (reason::NameMatchRefused, "only the node's name speaks for it"),
-                FoundBy::SystemUuidAmongSeveral => (reason::SeveralVMsMatch, "other machines have its UUID, too"),
+                FoundBy::Name | FoundBy::ProviderId => (reason::NameMatchRefused, "only its name matches"),
+                FoundBy::SystemUuidAmongSeveral => (reason::SeveralVMsMatch, "other VMs have the same UUID"),
                 FoundBy::SystemUuid => return None,
             };
-            blocked(reason, format!("the node is not adopted for machine {}: {why}", metadata.provider_id))
+            blocked(reason, format!("the Node does not adopt the VM with provider ID {}: {why}", metadata.provider_id))
         }
         Presence::Absent(proof) => blocked(reason::InstanceAbsent, proof.to_string()),
         // `plan_refresh` has already blocked the plan for the reason in `Unknown`.

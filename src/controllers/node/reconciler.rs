@@ -221,8 +221,8 @@ impl NodeReconciler {
     /// Records an Event on `earlier`, an older Node whose VM has joined as `name`.
     fn report_earlier_name(&self, earlier: &Node, name: &str) {
         let message = format!(
-            "the VM of this Node joined as node {name}, which is initialised now. This Node keeps what it has; if {name} is \
-             its new name, delete this Node"
+            "the VM of this Node joined as Node {name}, which is initialised now. This Node keeps what it has; if \
+             {name} is its new name, delete this Node"
         );
         tracing::warn!(node = node::name(earlier), reason = %reason::VMBacksAnotherNode, "{message}");
         self.recorder.event(&reference(earlier), EventType::Warning, reason::VMBacksAnotherNode.as_str(), &message);

@@ -14,7 +14,7 @@ use crate::kubernetes::patch::{patch, preconditions};
 /// Performs `changes` in one patch. `time` (RFC 3339) is the value of the out-of-service annotation.
 pub async fn write_taints(nodes: &Api<Node>, node: &Node, changes: &[Change], time: &str) -> Result<(), CallError> {
     let name = node::name(node);
-    let what = format!("write the taints of node {name}");
+    let what = format!("write the taints of Node {name}");
     patch(&what, nodes, name, body(node, changes, time)).await.map(drop)
 }
 
@@ -25,7 +25,7 @@ pub async fn delete(nodes: &Api<Node>, node: &Node, window: &DeletionWindow) -> 
     let preconditions =
         Preconditions { uid: node.metadata.uid.clone(), resource_version: node.metadata.resource_version.clone() };
     let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-    window.limited(&format!("delete node {name}"), nodes.delete(name, &parameters)).await.map(drop)
+    window.limited(&format!("delete Node {name}"), nodes.delete(name, &parameters)).await.map(drop)
 }
 
 /// Returns the strategic merge patch, with the whole list of taints because the list is atomic.

@@ -12,19 +12,19 @@ metrics! {
         pub(super) blocked: IntGaugeVec = int_gauge_vec("vsphere_ccm_node_deletions_held",
             "Nodes with Ready=Unknown that are not deleted, or not taken out of service, by reason.", &["reason"]),
         pub(super) deletions: IntCounter = counter("vsphere_ccm_node_deletions_total",
-            "Nodes deleted because their machines are gone."),
+            "Nodes deleted because their VMs are gone."),
         pub(super) dry_run_deletions: IntCounter = counter("vsphere_ccm_node_deletions_dry_run_total",
             "Nodes that would have been deleted, with --node-deletion=dry-run."),
         pub(super) refusals: IntCounter = counter("vsphere_ccm_node_deletions_failed_total",
             "Deletions that the API server did not perform."),
         mass_hold: IntGauge = int_gauge("vsphere_ccm_node_deletion_mass_hold",
-            "1 while no Node is deleted because the machines of many are gone at once."),
+            "1 while no Node is deleted because many VMs are gone at the same time."),
         allowance: IntGauge = int_gauge("vsphere_ccm_node_deletion_allowance",
             "Nodes that --node-deletion-limit allows to delete now."),
         pub(super) out_of_service: IntCounter = counter("vsphere_ccm_node_out_of_service_taints_total",
             "Nodes given the out-of-service taint."),
         pub(super) panics: IntCounter = counter("vsphere_ccm_node_lifecycle_panics_total",
-            "Panics while a node's machine was looked at."),
+            "Panics during the check of a node's VM."),
     }
 }
 

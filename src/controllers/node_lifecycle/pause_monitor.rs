@@ -68,7 +68,10 @@ pub enum PauseError {
     #[error("{0}")]
     Invalid(String),
     /// The API server's answer has no time.
-    #[error("the answer of the API server has no Date, so the end of the pause cannot be told by its clock")]
+    #[error(
+        "the response of the API server has no Date header, so the end of the pause cannot be computed from its \
+             clock"
+    )]
     NoServerTime,
     /// Another client has changed the annotations before the pause was acknowledged.
     #[error("another client has changed or removed the pause at the same time")]
@@ -339,9 +342,7 @@ impl PauseMonitor {
     /// Writes a change of the pause to the log, and as Event on the Lease if this process leads.
     fn announce(&self, pause: Option<&DeletionPause>, uid: Option<String>) {
         let (event_type, reason, message) = match pause {
-            None => {
-                (EventType::Normal, "NodeDeletionsResumed", "the deletion of Nodes is not paused any more".to_owned())
-            }
+            None => (EventType::Normal, "NodeDeletionsResumed", "the deletion of Nodes is no longer paused".to_owned()),
             Some(pause @ DeletionPause::Until { .. }) => {
                 (EventType::Normal, "NodeDeletionsPaused", format!("no Node is deleted {pause}"))
             }

@@ -132,7 +132,7 @@ impl LifecycleOutcome {
     }
 
     pub(super) fn panicked(panic: &PanicError) -> Self {
-        let message = format!("looking at the node's machine failed: {panic}");
+        let message = format!("the check of the node's VM failed: {panic}");
         Self { next: Requeue::BACKOFF, ..Self::blocked(reason::Panic, message, false) }
     }
 
@@ -281,11 +281,11 @@ impl NodeLifecycleReconciler {
         self.state.lock().policy.record_query(name, &self.facts(node), now());
         let presence = self.instances.presence(node).await;
         match &presence {
-            Presence::Exists(()) => tracing::debug!(node = name, "asked whether the machine exists: it does"),
+            Presence::Exists(()) => tracing::debug!(node = name, "checked whether the VM exists: it does"),
             Presence::Absent(proof) => {
-                tracing::debug!(node = name, "asked whether the machine exists: absent, {proof}")
+                tracing::debug!(node = name, "checked whether the VM exists: absent, {proof}")
             }
-            Presence::Unknown(unknown) => tracing::debug!(node = name, "asked whether the machine exists: {unknown}"),
+            Presence::Unknown(unknown) => tracing::debug!(node = name, "checked whether the VM exists: {unknown}"),
         }
         self.state.lock().policy.record_answer(name, &presence, now(), fastrand::f64());
         presence

@@ -114,7 +114,7 @@ impl Cloud {
             Some(Presence::Exists(node)) if !self.provider.owns(node) => LiveReadVerdict::Keep,
             live => deletion.verdict(live.as_ref()),
         };
-        let shown = format!("route {} to node {}", route.destination_cidr, route.target_node);
+        let shown = format!("route {} to Node {}", route.destination_cidr, route.target_node);
         match verdict {
             LiveReadVerdict::Keep if is_in_the_way => Err(RouteFailure {
                 reason: reason::PodNetworkInUse,

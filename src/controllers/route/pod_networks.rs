@@ -114,12 +114,12 @@ impl Refusal {
     pub fn message(&self, network: IpNet, node: &str) -> String {
         match self {
             Self::Foreign => format!(
-                "the network {network} in spec.podCIDRs of node {node} is not within --cluster-cidr; expected a network of the \
-                 cluster's pods, or --route-pod-networks=any"
+                "the network {network} in spec.podCIDRs of Node {node} is not within --cluster-cidr; expected a \
+                 network of the cluster's pods, or --route-pod-networks=any"
             ),
             Self::InUse { network: other, node: owner } => format!(
-                "the network {network} in spec.podCIDRs of node {node} overlaps {other} of node {owner}, which is older; \
-                 expected a network of its own for each node"
+                "the network {network} in spec.podCIDRs of Node {node} overlaps {other} of Node {owner}, which is \
+                 older; expected a network of its own for each Node"
             ),
         }
     }

@@ -231,7 +231,7 @@ impl RouteReconciler {
     pub(super) async fn reconcile_condition(&self, name: &str) -> Result<(), CallError> {
         let Some(cached) = self.cloud.nodes.get(name) else { return Ok(()) };
         let mut node = (*cached).clone();
-        let what = format!("write the condition NetworkUnavailable of node {name}");
+        let what = format!("write the condition NetworkUnavailable of Node {name}");
         let mut attempts = 0;
         loop {
             let Some(patch) = self.condition_patch(&node) else { return Ok(()) };

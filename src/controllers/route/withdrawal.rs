@@ -111,7 +111,7 @@ impl Reconciler for ConditionWithdrawal {
                 return Requeue::PERIOD;
             }
             Ok(Err(message)) => message,
-            Err(panic) => format!("remove the condition NetworkUnavailable of node {name}: {panic}"),
+            Err(panic) => format!("remove the condition NetworkUnavailable of Node {name}: {panic}"),
         };
         match failed.is_empty() {
             true => tracing::warn!(node = name, "{message}"),
@@ -126,7 +126,7 @@ impl Reconciler for ConditionWithdrawal {
 impl ConditionWithdrawal {
     /// Returns true if the condition was removed, and false if it stays or the Node does not exist.
     async fn withdraw(&self, name: &str) -> Result<bool, String> {
-        let what = format!("remove the condition NetworkUnavailable of node {name}");
+        let what = format!("remove the condition NetworkUnavailable of Node {name}");
         let mut attempts = 0;
         loop {
             let patch = match self.live.node(name).await {

@@ -42,10 +42,15 @@ impl ServiceApi {
     }
 
     /// Patches the status and the finalizers together, as in the Go program. Returns `None` if the Service is deleted.
-    pub(super) async fn patch(&self, what: &str, service: &Service, patch: Value) -> Result<Option<Service>, Stop> {
+    pub(super) async fn patch(
+        &self,
+        operation: &str,
+        service: &Service,
+        patch: Value,
+    ) -> Result<Option<Service>, Stop> {
         let (namespace, name) = names(service);
         let services = Api::<Service>::namespaced(self.write.clone(), namespace);
-        match patch_status(&format!("{what} service {namespace}/{name}"), &services, name, patch).await {
+        match patch_status(&format!("{operation} Service {namespace}/{name}"), &services, name, patch).await {
             Ok(service) => Ok(Some(service)),
             Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(error.into()),

@@ -22,7 +22,7 @@ const MASTERS: &str = "system:masters";
 
 const KIND: Kind = Kind {
     name: "SubjectAccessReview",
-    effect: "what is asked for at the secure port is refused, open paths and the group system:masters apart",
+    effect: "requests to the secure port are refused, except open paths and the group system:masters",
 };
 
 /// An [`Authorizer`] that asks the API server. It caches decisions, but neither failures nor contradictory answers.

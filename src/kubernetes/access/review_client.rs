@@ -157,7 +157,7 @@ where
             Some(error) if known == now => tracing::debug!("{}", chain(error)),
             Some(error) if now == ReviewFailure::Forbidden => tracing::warn!(
                 "this process may not create {name}s, so {effect}; to allow it, bind its user to the ClusterRole \
-                 system:auth-delegator. Told once: {}",
+                 system:auth-delegator. Logged once: {}",
                 chain(error)
             ),
             Some(error) => tracing::warn!("the API server does not answer {name}s, so {effect}: {}", chain(error)),

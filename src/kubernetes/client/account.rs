@@ -73,7 +73,7 @@ impl Account {
         let token = known.unwrap_or_else(|| {
             // The task that fetches the token has ended.
             let account = format!("{NAMESPACE}/{}", self.name);
-            Err(NoToken { account, reason: "it was not asked for yet".to_owned(), is_refused: false })
+            Err(NoToken { account, reason: "it was not requested yet".to_owned(), is_refused: false })
         })?;
         Ok(sensitive(HeaderValue::from_str(&format!("Bearer {}", token.expose_secret()))?))
     }

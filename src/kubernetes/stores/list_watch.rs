@@ -121,11 +121,11 @@ impl<K: CachedObject> ListWatch<K> {
     async fn forbidden(&mut self, error: &str, needed_by: &str) -> RoundEnd {
         let again_in = self.refusals.next_pause(&FORBIDDEN, 0.0);
         if !self.store.set_refused(true) {
-            let what = format!("no permission to list and watch {}: {needed_by}", self.target.shown);
+            let fault = format!("no permission to list and watch {}: {needed_by}", self.target.shown);
             tracing::warn!(
                 kind = self.target.shown,
                 again_in = whole_seconds(again_in),
-                "{what}. Objects in the cache may be stale. {error}"
+                "{fault}. Objects in the cache may be stale. {error}"
             );
         }
         // Changes during the pause are missed, so the next round lists again.

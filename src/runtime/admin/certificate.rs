@@ -47,7 +47,7 @@ pub enum CertificateError {
     #[error("the certificate cannot be used")]
     Unusable(#[from] rustls::Error),
     /// The given pair cannot be used.
-    #[error("cannot use the pair of {} and {}", .0.certificate.display(), .0.key.display())]
+    #[error("cannot use the key pair {} and {}", .0.certificate.display(), .0.key.display())]
     Pair(PairFiles, #[source] Box<CertificateError>),
 }
 

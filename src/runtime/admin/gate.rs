@@ -54,7 +54,7 @@ async fn decided(server: &Server, peer: &Peer, parts: &request::Parts) -> Result
             text(StatusCode::FORBIDDEN, message)
         }
         Err(error) => {
-            tracing::debug!("cannot tell what {} may do: {}", user.name, chain(&*error));
+            tracing::debug!("cannot review the permissions of {}: {}", user.name, chain(&*error));
             text(StatusCode::INTERNAL_SERVER_ERROR, "authorization is not possible now")
         }
     };

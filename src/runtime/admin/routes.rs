@@ -44,7 +44,7 @@ pub(super) async fn answer(
     let (user, mut answer) = handled.unwrap_or_else(|_| {
         // The panic hook has already logged the message.
         tracing::error!(path = parts.uri.path(), "a request panicked");
-        (None, text(StatusCode::INTERNAL_SERVER_ERROR, "This request caused a panic. Look in the logs for details."))
+        (None, text(StatusCode::INTERNAL_SERVER_ERROR, "This request caused a panic. See the log for details."))
     });
     let headers = answer.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));

@@ -74,7 +74,7 @@ pub enum AskError {
     #[error("the reply of the running process is not understood: use the command of the same version")]
     UnknownReply(#[source] FrameError),
     /// The sockets or the PID namespace cannot be read.
-    #[error("cannot look for the running process")]
+    #[error("cannot search for the running process")]
     Search(#[source] io::Error),
     /// The connection failed.
     #[error("the connection to the running process failed")]

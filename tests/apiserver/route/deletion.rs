@@ -205,7 +205,7 @@ async fn a_network_that_another_node_keeps_is_not_routed_twice_and_that_is_repor
     assert_eq!(world.routes_in("PodNetworkInUse"), 1);
     let events = world.server.events("FailedToCreateRoute");
     assert!(
-        events.len() == 1 && events[0].contains("route 10.120.0.0/24 to node foreign is not deleted"),
+        events.len() == 1 && events[0].contains("route 10.120.0.0/24 to Node foreign is not deleted"),
         "{events:?}"
     );
     world.remove("foreign");

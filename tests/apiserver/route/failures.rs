@@ -115,7 +115,7 @@ async fn nothing_is_created_before_the_old_route_is_deleted() {
     assert_eq!(world.cloud.routes(), ["gone 10.120.1.0/24 10.0.9.1"], "W-45");
     assert_eq!(world.condition("bad").unwrap(), "True NoRouteCreated");
     let events = world.server.events("FailedToCreateRoute");
-    let expected = ": failed to delete route 10.120.1.0/24 to node gone: locked";
+    let expected = ": failed to delete route 10.120.1.0/24 to Node gone: locked";
     assert!(events.len() == 1 && events[0].ends_with(expected), "{events:?}");
     world.cloud.memory.end_failures(Call::DeleteRoute);
     go_by(60).await;

@@ -48,7 +48,7 @@ async fn a_node_gets_neither_a_foreign_network_nor_that_of_an_older_one() {
         run.events(&names[2]).await.into_iter().next().ok_or_else(|| "no Event".to_owned())
     })
     .await;
-    let expected = format!("no route to {OWN} is created: the network {OWN} in spec.podCIDRs of node {}", names[2]);
+    let expected = format!("no route to {OWN} is created: the network {OWN} in spec.podCIDRs of Node {}", names[2]);
     assert_eq!(told.reason.as_deref(), Some("FailedToCreateRoute"));
     assert!(told.message.as_deref().is_some_and(|message| message.starts_with(&expected)), "{:?}", told.message);
     // After the deletion of the older node the next one gets the network.

@@ -362,12 +362,7 @@ async fn beside_the_go_program_its_objects_are_explained_and_checked_without_a_p
     for (subject, name, code, parts) in [
         ("service", key("tcp"), 0, vec!["served at 192.0.2.60", "ours by its"]),
         ("service", key("ranges"), 0, vec!["served at 192.0.2.62", "remark LoadBalancerAdoptedAsIs: "]),
-        (
-            "service",
-            key("stale"),
-            1,
-            vec!["NSX has something else than the Service asks for: next, change /infra/lb-pools"],
-        ),
+        ("service", key("stale"), 1, vec!["NSX does not match the Service: next, change /infra/lb-pools"]),
         ("service", key("gone"), 0, vec!["may be of another cluster", "of this or another cluster: never changed"]),
         ("route", whole.clone(), 0, vec!["1 route Ready", "owner this cluster", "NetworkUnavailable=False"]),
         ("route", moved, 1, vec!["10.244.2.0/24 pending", "not known: only the leader knows its next pass"]),

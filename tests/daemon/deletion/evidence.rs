@@ -8,7 +8,7 @@ use support::{ApiServer, Daemon, eventually};
 use crate::admin::{Admin, token_of};
 
 /// Log text for each answer of the provider.
-const ANSWER: &str = "asked whether the machine exists";
+const ANSWER: &str = "checked whether the VM exists";
 /// Text of an answer that is a proof of absence.
 pub const ABSENT: &str = "exists: absent,";
 /// The daemon repeats an inconclusive proof after a pause that doubles. The proof itself may take 25 s.

@@ -107,7 +107,7 @@ async fn a_leader_that_was_frozen_in_the_grace_period_deletes_nothing() {
     world.fakes[0].create_vm(Machine::new(&name, &uuid(back)).ip(&ip(back)));
     until_passed(since, LONG_GRACE + Duration::from_secs(1)).await;
     first.signal("CONT").await;
-    first.wait_for_line("this process stands by", LIMIT).await;
+    first.wait_for_line("this process is now a standby", LIMIT).await;
     world.stay(&[back, Role::Beside.number()], &[gone, Role::Live.number()]).await;
 
     // The first replica leads again, and starts a new grace period.
@@ -134,7 +134,7 @@ async fn who_leads_again_proves_absence_where_the_other_leader_saw_the_machine()
     first.signal("STOP").await;
     world.daemon().wait_for_line("became leader", LIMIT).await;
     first.signal("CONT").await;
-    first.wait_for_line("this process stands by", LIMIT).await;
+    first.wait_for_line("this process is now a standby", LIMIT).await;
     eventually("who lost the Lease logs out", LIMIT, async || match world.fakes[0].counts().soap_sessions {
         1 => Ok(()),
         sessions => Err(format!("{sessions} sessions")),

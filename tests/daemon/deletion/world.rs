@@ -152,7 +152,7 @@ impl World {
 
     /// Waits until the daemon uses the current file.
     pub async fn until_configured(&mut self) {
-        self.daemon().wait_for_line("was read again and is in force", LIMIT).await;
+        self.daemon().wait_for_line("was read again and is in effect", LIMIT).await;
     }
 
     fn tail(&self) -> String {

@@ -10,7 +10,7 @@ use crate::cluster::Cluster;
 /// Limit for a process to end after SIGTERM.
 const STOP: Duration = Duration::from_secs(30);
 /// Log text of a replica that observes that it has lost the Lease.
-const STANDS_BY: &str = "this process stands by";
+const STANDS_BY: &str = "this process is now a standby";
 
 /// Short periods, so that many events happen in a minute.
 const SHORT: [&str; 4] = [

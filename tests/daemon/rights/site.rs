@@ -342,8 +342,7 @@ impl Site {
             replace_file(&self.config, &sound);
             eventually("the mended file is read", LIMIT, async || {
                 let lines = daemon.output().lines();
-                let read =
-                    lines.iter().filter(|line| line.contains("was read again and means what is in force")).count();
+                let read = lines.iter().filter(|line| line.contains("was read again and changes nothing")).count();
                 if read == usize::try_from(count).unwrap() { Ok(()) } else { Err(daemon.output().tail(10)) }
             })
             .await;

@@ -444,11 +444,11 @@ async fn whose_a_virtual_server_is_waits_until_the_machines_of_its_members_are_k
     let one = service("ns/s", &[("TCP", 80, 30080)]);
     world.cluster.set_usable("n1", UsableAddresses::Unknown);
     let seen = world.fake.history().len();
-    world.waits_for("the machine of node n1 is not known yet", async || world.try_ensure(&one).await).await;
+    world.waits_for("the VM of Node n1 is not known yet", async || world.try_ensure(&one).await).await;
     let nodes = world.nodes();
     let explained = world.balancers.explain(&one, CallPurpose::Sync(&nodes)).state.unwrap();
     let (_, message) = explained.next.unwrap_err();
-    assert!(message.contains("the machine of node n1 is not known yet"), "the wait is announced, too: {message}");
+    assert!(message.contains("the VM of Node n1 is not known yet"), "the wait is announced, too: {message}");
     assert!(world.history(seen).is_empty(), "nothing is created beside it");
     world.cluster.set_usable("n1", only("10.0.0.1"));
     assert_eq!(addresses(&world.ensure(&one).await.unwrap()), [ADDRESS.parse::<std::net::IpAddr>().unwrap()]);
@@ -462,10 +462,10 @@ async fn a_deletion_waits_until_the_machines_of_members_are_known() {
     GoBalancer::new(NAME, "ns/s", ADDRESS.parse().unwrap()).put(&world.fake, "go");
     let one = service("ns/s", &[("TCP", 80, 30080)]);
     world.cluster.set_usable("n2", UsableAddresses::Unknown);
-    world.waits_for("the machine of node n2 is not known yet", async || world.try_delete(&one).await).await;
+    world.waits_for("the VM of Node n2 is not known yet", async || world.try_delete(&one).await).await;
     let explained = world.balancers.explain(&one, CallPurpose::Deletion).state.unwrap();
     let (_, message) = explained.next.unwrap_err();
-    assert!(message.contains("the machine of node n2 is not known yet"), "the wait is announced, too: {message}");
+    assert!(message.contains("the VM of Node n2 is not known yet"), "the wait is announced, too: {message}");
     assert!(!world.objects("lb-virtual-servers").is_empty());
     world.cluster.set_usable("n2", only("10.0.0.2"));
     world.delete(&one).await.unwrap();
@@ -479,7 +479,7 @@ async fn nothing_is_created_while_the_machine_of_a_node_is_looked_up() {
     world.cluster.set_usable("n2", UsableAddresses::Pending);
     let one = service("ns/s", &[("TCP", 80, 30080)]);
     let pause =
-        world.waits_for("the machine of node n2 is being looked up", async || world.try_ensure(&one).await).await;
+        world.waits_for("the lookup of the VM of Node n2 is under way", async || world.try_ensure(&one).await).await;
     assert_eq!(pause, Duration::from_secs(1));
     assert!(world.objects("lb-pools").is_empty());
     // A Node whose machine is not found does not block the others.

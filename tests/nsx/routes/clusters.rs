@@ -319,14 +319,14 @@ async fn without_the_uid_of_the_cluster_no_tag_of_it_is_written_and_that_is_logg
     world.pass().await;
     let tags = world.objects()[0]["tags"].clone();
     assert_eq!(tags, of_go("node1", "", "")["tags"]);
-    assert_eq!(log.lines("not tagged").len(), 1);
-    assert!(log.lines("not tagged")[0].contains("forbidden"));
+    assert_eq!(log.lines("get no tag with the UID").len(), 1);
+    assert!(log.lines("get no tag with the UID")[0].contains("forbidden"));
     assert_eq!(world.cluster.uid_reads.load(Ordering::Relaxed), 1, "it is asked for again after five minutes");
     tokio::time::pause();
     tokio::time::advance(std::time::Duration::from_secs(301)).await;
     tokio::time::resume();
     world.list().await;
-    assert_eq!((log.lines("not tagged").len(), world.cluster.uid_reads.load(Ordering::Relaxed)), (1, 2));
+    assert_eq!((log.lines("get no tag with the UID").len(), world.cluster.uid_reads.load(Ordering::Relaxed)), (1, 2));
 }
 
 /// A route without the tag would be kept forever after the deletion of its Node and a change of the leader.

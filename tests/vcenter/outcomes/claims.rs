@@ -115,7 +115,7 @@ async fn of_two_nodes_that_are_initialised_with_one_machine_the_older_one_has_it
         scene.running.cluster.put(other.clone());
         assert_eq!(address(&scene.found(&first).await), "10.0.0.1");
         let message = scene.unknown(&second, "VMBacksAnotherNode").await;
-        assert!(message.contains("n (vm-1) already backs node first, which is older"), "{message}");
+        assert!(message.contains("VM n (vm-1) already backs Node first, which is older"), "{message}");
         scene.told(&second, "exists").await;
     }
     scene.running.cluster.put_all(vec![second.clone()]);
@@ -137,7 +137,7 @@ async fn the_node_that_the_guest_is_named_as_has_the_machine_whoever_came_first(
         let found = scene.found(&own).await;
         assert_eq!((address(&found), found.node_addresses.len()), ("10.0.0.1", 3));
         let message = scene.unknown(&mallory, "VMBacksAnotherNode").await;
-        assert!(message.contains("backs node n, whose name its guest has"), "{message}");
+        assert!(message.contains("backs Node n, which has the name of its guest"), "{message}");
     }
     // vCenter reports another guest name, and then none.
     let rename = |name: &str| scene.fake().change_vm("n", |vm| vm.text("guest.hostName", name));
@@ -147,7 +147,7 @@ async fn the_node_that_the_guest_is_named_as_has_the_machine_whoever_came_first(
     rename("somebody");
     eventually("the one that is initialised has it", LIMIT, async || {
         let message = scene.unknown(&own, "VMBacksAnotherNode").await;
-        if message.contains("already backs node mallory;") { Ok(()) } else { Err(message) }
+        if message.contains("already backs Node mallory;") { Ok(()) } else { Err(message) }
     })
     .await;
     scene.running.cluster.put_all(vec![own.clone()]);
@@ -184,7 +184,7 @@ async fn a_copy_with_the_uuid_of_anothers_machine_is_held_with_that_machine_name
     let new = node("new", UUID);
     scene.running.cluster.put(new.clone());
     let message = scene.unknown(&new, "VMBacksAnotherNode").await;
-    assert!(message.contains("copy (") && message.contains("of node old, whose machine is vm-1"), "{message}");
+    assert!(message.contains("copy (") && message.contains("of Node old, whose VM is vm-1"), "{message}");
     assert_eq!(vm_of(&scene.found(&old).await), "vm-1");
     scene.running.stop().await;
 }

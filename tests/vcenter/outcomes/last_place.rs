@@ -147,7 +147,7 @@ async fn a_vm_that_may_not_be_read_any_more_was_not_watched_to_its_end() {
     scene.unknown(&node, "NoPermission").await;
     scene.fake().destroy_vm("n");
     let message = scene.unknown(&node, "VMNotFound").await;
-    assert!(message.contains("vm-1, which the node had, does not exist"), "{message}");
+    assert!(message.contains("VM vm-1, which backed the Node, no longer exists"), "{message}");
     let message = scene.told(&node, "HostGone").await;
     assert!(message.contains(GONE), "{message}");
     scene.running.stop().await;
@@ -167,7 +167,7 @@ async fn a_vm_that_may_not_be_read_any_more_was_not_watched_to_its_end() {
     scene.fake().destroy_vm("n");
     scene.fake().resume_listening().await;
     let message = scene.unknown(&node, "VMNotFound").await;
-    assert!(message.contains("vm-1, which the node had, does not exist"), "{message}");
+    assert!(message.contains("VM vm-1, which backed the Node, no longer exists"), "{message}");
     let message = scene.told(&node, "HostGone").await;
     assert!(message.contains(GONE), "{message}");
     scene.running.stop().await;

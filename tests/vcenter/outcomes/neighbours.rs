@@ -60,7 +60,7 @@ async fn a_machine_that_is_gone_when_its_vcenter_is_configured_again_is_told_as_
     scene.fakes[1].destroy_vm("o");
     apply(&scene, &scene.fakes, "");
     let message = scene.unknown(&leaves, "VMNotFound").await;
-    assert!(!message.contains("does not name"), "{message}");
+    assert!(!message.contains("no longer names"), "{message}");
     scene.told(&leaves, "absent").await;
     scene.running.stop().await;
 }
@@ -89,7 +89,7 @@ async fn a_cold_standby_says_nothing_of_the_file_and_asks_by_uuid_when_it_leads(
         eventually("the machine is found", SOON, async || match instances.instance_metadata(node).await {
             Presence::Exists(_) => Ok(()),
             Presence::Unknown(unknown) => {
-                assert!(!unknown.message.contains("does not name"), "{unknown}");
+                assert!(!unknown.message.contains("no longer names"), "{unknown}");
                 Err(unknown.to_string())
             }
             Presence::Absent(proof) => panic!("{proof:?}"),

@@ -145,7 +145,7 @@ async fn a_twin_that_is_switched_on_later_is_told_of_when_the_node_is_not_ready(
     scene.fakes[1].create_vm(Machine::new("copy", UUID).ip("10.0.0.2"));
     let before = scene.fakes[1].counts().of("FindAllByUuid");
     scene.running.cluster.put(ready(node.clone(), "Unknown"));
-    until_told(&log, &format!("vm-1 on 127.0.0.1:{port} has the node's UUID, too")).await;
+    until_told(&log, &format!("VM vm-1 on vCenter 127.0.0.1:{port} has the Node's UUID, too")).await;
     // Repeated updates of the node's status do not matter.
     for status in ["False", "Unknown", "False"] {
         scene.running.cluster.put(ready(node.clone(), status));

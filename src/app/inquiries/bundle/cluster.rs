@@ -111,8 +111,8 @@ impl From<CallError> for ReadGap {
 
 impl ReadGap {
     /// Returns the gap of a list that has more than its limit.
-    fn cut(what: &str) -> Self {
-        Self { reason: format!("{what}: there are more than {EVENTS}"), is_forbidden: false }
+    fn cut(list: &str) -> Self {
+        Self { reason: format!("{list}: there are more than {EVENTS}"), is_forbidden: false }
     }
 }
 

@@ -166,8 +166,8 @@ impl NeededPermission {
 
 /// Returns the result if each controller has a service account of its own: this process can ask only about its own one.
 fn own_accounts() -> CheckResult {
-    let reason = "with --use-service-account-credentials each controller has a service account of its own, and the \
-                  process asks only about itself";
+    let reason = "with --use-service-account-credentials each controller has a service account of its own, and this \
+                  process can review only its own permissions";
     let list = |account: &str| format!("kubectl auth can-i --list --as=system:serviceaccount:kube-system:{account}");
     let result = CheckResult::incomplete(CheckId::K02, "", reason).with_remedy("an administrator sees them with:");
     let accounts = ["node-controller", "route-controller", "service-controller"];

@@ -168,7 +168,7 @@ fn network_section(
         add_known_route(&mut section, known);
     }
     for target in &facts.obstacles {
-        section.add("deleted first", format!("the route to the same network by node {}", clipped(target)));
+        section.add("deleted first", format!("the route to the same network by Node {}", clipped(target)));
     }
     if facts.routing != Routing::Ready || word.is_some() {
         section.add("next attempt", next_attempt(facts, node, time));
@@ -349,7 +349,7 @@ mod tests {
             (
                 obstacle,
                 "10.244.7.0/24 pending".to_owned(),
-                "deleted first     the route to the same network by node worker-1",
+                "deleted first     the route to the same network by Node worker-1",
             ),
             (
                 network("garbage", Routing::Failed),

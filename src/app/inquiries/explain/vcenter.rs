@@ -41,7 +41,7 @@ fn explanation(report: &VcenterReport, is_detached: bool) -> Explanation {
 }
 
 fn findings(report: &VcenterReport) -> Section {
-    let mut section = Section::new("What is wrong");
+    let mut section = Section::new("Findings");
     if let Some(failure) = &report.failure {
         section.add_finding("inventory", format!("not current: {failure}"));
     }

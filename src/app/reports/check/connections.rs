@@ -245,11 +245,11 @@ fn root_folder(subject: &str, reads_root: &Result<Option<bool>, String>, command
     match reads_root {
         Ok(Some(true)) => CheckResult::passed(ID, subject, "the account reads the root folder"),
         Ok(Some(false)) => {
-            let message = "the account has no System.Read on the root folder, so it may not see every folder: a VM that \
-                           is registered again in a hidden folder looks destroyed";
+            let message = "the account has no System.Read on the root folder, so it may not see every folder: a VM \
+                           that is registered again in a hidden folder appears to be destroyed";
             CheckResult::warning(ID, subject, message).with_command(command)
         }
-        Ok(None) => CheckResult::incomplete(ID, subject, "vCenter does not tell the permissions of the session"),
+        Ok(None) => CheckResult::incomplete(ID, subject, "vCenter does not report the permissions of the session"),
         Err(reason) => CheckResult::incomplete(ID, subject, reason),
     }
 }

@@ -153,7 +153,7 @@ fn addresses(subject: &str, PoolFacts { pool, usage }: &PoolFacts) -> CheckResul
                 _ => CheckResult::passed(ID, subject, message),
             }
         }
-        Ok(None) => CheckResult::skipped(ID, subject, format!("this NSX does not tell the usage of IP pool {pool}")),
+        Ok(None) => CheckResult::skipped(ID, subject, format!("this NSX does not report the usage of IP pool {pool}")),
         Err(ReadFailure::NoPermission(reason) | ReadFailure::Failed(reason)) => {
             CheckResult::incomplete(ID, subject, format!("IP pool {pool}: {reason}"))
         }
@@ -180,7 +180,7 @@ fn load_balancer_service(subject: &str, CapacityFacts { lb_service, usage }: &Ca
                 _ => CheckResult::passed(ID, subject, message),
             }
         }
-        Ok(None) => CheckResult::skipped(ID, subject, format!("NSX does not tell the usage of {lb_service}")),
+        Ok(None) => CheckResult::skipped(ID, subject, format!("NSX does not report the usage of {lb_service}")),
         Err(ReadFailure::NoPermission(reason) | ReadFailure::Failed(reason)) => {
             CheckResult::incomplete(ID, subject, format!("{lb_service}: {reason}"))
         }

@@ -160,7 +160,7 @@ fn each_fault_is_a_line_and_a_finding() {
             |report| {
                 report.nodes = Some(NodeCounts { nodes: 12, settled: 2, waiting: 10, held: vec![], selected: None })
             },
-            "nodes 12   settled 2   not looked at yet 10",
+            "nodes 12   settled 2   not checked yet 10",
             Verdict::Incomplete,
         ),
         (
@@ -325,7 +325,7 @@ fn each_fault_is_a_line_and_a_finding() {
         (
             "a Node about which vCenter has not answered",
             |report| report.deletion.as_mut().unwrap().unanswered = 2,
-            "deletion enforce   allowance 5 of 5   pending none   not looked at yet 2",
+            "deletion enforce   allowance 5 of 5   pending none   not checked yet 2",
             Verdict::Incomplete,
         ),
         (

@@ -134,9 +134,9 @@ fn each_wrong_flag_is_told_with_its_value_and_what_is_expected() {
     const PREFIX: &str = "expected a DNS name and a slash such as topology.example.com/";
     let cases: &[(&str, &str, &str)] = &[
         ("--node-labels-on", "init", "expected join or all"),
-        ("--node-labels", "pool", "\"pool\" is no pair; expected key=value"),
-        ("--node-labels", "", "\"\" is no pair; expected key=value"),
-        ("--node-labels", "a=b,c=d,e", "\"e\" is no pair; expected key=value"),
+        ("--node-labels", "pool", "\"pool\" is not key=value; expected key=value"),
+        ("--node-labels", "", "\"\" is not key=value; expected key=value"),
+        ("--node-labels", "a=b,c=d,e", "\"e\" is not key=value; expected key=value"),
         ("--node-labels", "=b", "\"\" is no name of a label; expected letters, digits"),
         ("--node-labels", "a=b, c=d", "\" c\" is no name of a label; expected letters, digits"),
         ("--node-labels", "pool=blue,green", "\"blue,green\" is no value of a label; expected at most 63"),

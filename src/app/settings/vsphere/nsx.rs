@@ -17,8 +17,8 @@ pub(super) fn nsx_tls(
     files: &dyn FileSystem,
 ) -> Result<TlsSettings, Vec<(Option<&'static str>, String)>> {
     let mut errors = Vec::new();
-    let mut read = |key, what: &str, path: &Path| {
-        let unreadable = |error| (Some(key), format!("{what} {} cannot be read: {error}", path.display()));
+    let mut read = |key, file: &str, path: &Path| {
+        let unreadable = |error| (Some(key), format!("{file} {} cannot be read: {error}", path.display()));
         files.read(path).map_err(|error| errors.push(unreadable(error))).ok()
     };
     let trust = match &nsx.ca_file {

@@ -104,7 +104,7 @@ async fn a_refusal_of_a_server_without_thumbprints_in_its_configuration_offers_n
     for (setup, expected) in [
         (
             by_a_stranger(&params(&["127.0.0.1"], false)),
-            "shows on a machine with a safe way to the server; if they agree, put",
+            "shows on a host with a trusted path to the server; if they agree, put",
         ),
         (by_authority(&params(&["nsx.example.com"], false)), "name the server as in its certificate, or give it a"),
     ] {
@@ -252,7 +252,7 @@ async fn a_refusal_says_what_is_wrong_what_was_presented_and_what_mends_it() {
             by_authority(&of_the_future(params(&["127.0.0.1"], false))),
             Pin::Sha256,
             format!(
-                "it is not valid yet; {} look at the clocks of this machine and of the server; neither a CA file nor a \
+                "it is not valid yet; {} compare the clocks of this host and of the server; neither a CA file nor a \
                  thumbprint makes up for this",
                 presented("CN=Test Authority", "4000-01-01", "4096-01-01")
             ),

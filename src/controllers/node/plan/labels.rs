@@ -53,7 +53,7 @@ pub fn at_initialisation(node: &Node, metadata: &InstanceMetadata, policy: &Poli
         if node::is_reserved_label(key) {
             notes.push(format!("label {key} is not set, because its prefix is reserved for Kubernetes"));
         } else if metadata.topology_labels.contains_key(key) {
-            notes.push(format!("label {key} does not become {value:?}, because it says where the machine is"));
+            notes.push(format!("label {key} does not become {value:?}, because it records the location of the VM"));
         } else if let Some(present) = wanted.get(key).filter(|present| *present != value) {
             notes.push(format!("label {key} stays {present:?} and does not become {value:?}"));
         } else {

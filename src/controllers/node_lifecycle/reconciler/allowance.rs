@@ -47,7 +47,7 @@ impl NodeLifecycleReconciler {
             if plan::is_allowed_by_hand(&live) {
                 return Ok(false);
             }
-            let what = format!("allow the deletion of node {name}");
+            let what = format!("allow the deletion of Node {name}");
             match patch(&what, &self.api, name, body(&live)).await {
                 Ok(_) => {
                     tracing::info!(node = name, uid, "the deletion of the node was allowed by a command");

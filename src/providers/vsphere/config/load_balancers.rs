@@ -296,7 +296,8 @@ fn too_many_tags<'a>(scopes: impl Iterator<Item = &'a str>) -> Option<String> {
         "tags that only this program writes are omitted where they do not fit"
     };
     Some(format!(
-        "{count} tags are configured beside \"owner\"; expected at most {MAX_EXTRA_TAGS}, because NSX takes 30 for an object: {effect}"
+        "{count} tags are configured in addition to \"owner\"; expected at most {MAX_EXTRA_TAGS}, because NSX \
+         accepts 30 for an object: {effect}"
     ))
 }
 

@@ -172,8 +172,8 @@ impl Sources {
         }
         let of_global = || self.error.clone();
         let problem = of_global().filter(|_| self.is_ambiguous).or_else(|| half_secret(section)).or_else(of_global);
-        if let Some(trouble) = problem.as_ref().filter(|_| report.is_readable && pair.is_empty()) {
-            report.error_at(section, None, format!("no user and password: {trouble}"));
+        if let Some(problem) = problem.as_ref().filter(|_| report.is_readable && pair.is_empty()) {
+            report.error_at(section, None, format!("no user and password: {problem}"));
             return (Credentials::Inline { user: String::new(), password: SecretString::from("") }, None);
         }
         let besides = problem.map(|trouble| format!(": {trouble}")).unwrap_or_default();

@@ -69,8 +69,8 @@ mod tests {
                 "[Labels]\n",
                 vec![("VSPHERE_VCENTER_A", "vc"), pair, password],
                 [
-                    "the variable VSPHERE_VCENTER_A and those beside it",
-                    "the variable VSPHERE_VCENTER_A and those beside it",
+                    "the variable VSPHERE_VCENTER_A and the variables of the same vCenter",
+                    "the variable VSPHERE_VCENTER_A and the variables of the same vCenter",
                     "this variable: VCENTER_A_THUMBPRINT={}",
                 ],
             ),
@@ -79,8 +79,8 @@ mod tests {
                 "[Labels]\n",
                 vec![("VSPHERE_VCENTER", "vc"), pair, password],
                 [
-                    "the variable VSPHERE_VCENTER and those beside it",
-                    "the variable VSPHERE_VCENTER and those beside it",
+                    "the variable VSPHERE_VCENTER and the variables of the same vCenter",
+                    "the variable VSPHERE_VCENTER and the variables of the same vCenter",
                     "this variable: VSPHERE_THUMBPRINT={}",
                 ],
             ),

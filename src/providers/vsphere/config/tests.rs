@@ -550,8 +550,8 @@ fn a_network_name_with_commas_is_told_with_the_number_of_its_parts() {
     );
     let reported = |place: &str, parts: usize| {
         format!(
-            "f:6: {place}: a name with commas: for each machine a network of this whole name is looked for first, then its \
-             {parts} part(s) between commas, in their order"
+            "f:6: {place}: a name with commas: for each VM, a network of this whole name is searched first, then its \
+             {parts} part(s) between commas, in this order"
         )
     };
     for (text, expected) in [

@@ -128,7 +128,7 @@ pub(super) fn warn_of_placeholders(raw: &RawFile, report: &mut ProblemReport) {
                 RawValue::Unset | RawValue::Flag(_) | RawValue::Number(_) | RawValue::Mistake => false,
             };
             if let (true, Some(line)) = (is_odd, field.line) {
-                report.warn_within(section, line, field.name, "this looks like a placeholder that was not replaced");
+                report.warn_within(section, line, field.name, "this is probably a placeholder that was not replaced");
             }
         }
     }

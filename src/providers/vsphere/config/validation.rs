@@ -321,8 +321,8 @@ fn address_rules(file: &RawSection, variables: &RawSection, report: &mut Problem
         let parts = name_parts(section.text(key).unwrap_or_default()).len();
         if parts > 0 {
             let odd = format!(
-                "a name with commas: for each machine a network of this whole name is looked for first, then its {parts} \
-                 part(s) between commas, in their order"
+                "a name with commas: for each VM, a network of this whole name is searched first, then its {parts} \
+                 part(s) between commas, in this order"
             );
             report.warn_at(section, Some(key), odd);
         }

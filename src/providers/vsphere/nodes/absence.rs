@@ -159,7 +159,7 @@ fn prove(case: &AbsenceInput<'_>) -> Result<AbsenceProof, Unknown> {
         }
     }
     if evidence.is_empty() {
-        evidence.push("no record says where the machine was".to_string());
+        evidence.push("no record has the location of the VM".to_string());
     }
     evidence.push(searched);
     let mut evidence = evidence.into_iter();
@@ -169,7 +169,7 @@ fn prove(case: &AbsenceInput<'_>) -> Result<AbsenceProof, Unknown> {
 
 fn never_seen(last: &LastPlaces) -> String {
     match last.locations.first() {
-        None => "this process never saw the node's machine, and the node does not record which one it was".to_string(),
+        None => "this process never saw the node's VM, and the Node has no record of it".to_string(),
         Some(observed) => format!(
             "this process last saw VM {} before the connection to its vCenter was lost, and the node does not record \
              where it was",
@@ -188,7 +188,7 @@ fn prove_gone_from(testimonies: &[VcenterEvidence], location: &Location) -> Resu
     }
     if evidence.is_empty() {
         let message = format!(
-            "{} was in the vCenter with instance UUID {}, which is not configured or was never reached",
+            "VM {} was in the vCenter with instance UUID {}, which is not configured or was never reached",
             location.vm, location.vcenter
         );
         return Err(Unknown::new(reason::VCenterNotConfigured, message));
@@ -199,11 +199,11 @@ fn prove_gone_from(testimonies: &[VcenterEvidence], location: &Location) -> Resu
 /// Proves that no vCenter has a VM with any of the UUIDs.
 fn prove_not_found(case: &AbsenceInput<'_>) -> Result<String, Unknown> {
     if case.uuids.is_empty() || case.evidence.is_empty() {
-        return Err(Unknown::new(reason::VCenterUnavailable, "no vCenter was asked for the machine's UUID"));
+        return Err(Unknown::new(reason::VCenterUnavailable, "no vCenter was searched for the VM's UUID"));
     }
     for answer in case.evidence {
         for uuid in case.uuids {
-            let doing = || format!("searching {} for BIOS UUID {uuid}", answer.server);
+            let doing = || format!("searching vCenter {} for BIOS UUID {uuid}", answer.server);
             let read = answer.searches.iter().find(|(searched, _)| searched == uuid).map(|(_, read)| read);
             need_answer(read, doing)?;
         }
@@ -216,15 +216,19 @@ fn prove_not_found(case: &AbsenceInput<'_>) -> Result<String, Unknown> {
 /// Proves with the VM's own vCenter that the VM's id no longer exists, and that the account can read the last location.
 fn prove_gone(answer: &VcenterEvidence, location: &Location) -> Result<Vec<String>, Unknown> {
     let server = &answer.server;
-    let unread = || unanswered(&format!("reading {} on {server}", location.vm), "it was not asked");
+    let unread = || unanswered(&format!("reading VM {} on vCenter {server}", location.vm), "it was not queried");
     let place = answer.locations.iter().find(|place| *place.location == *location).ok_or_else(unread)?;
     match &place.vm {
         ReadAnswer::Gone => {}
         ReadAnswer::Found(vm) => {
             return Err(vm.bios_uuid.as_ref().map_or_else(unread, |uuid| reused(server, location, uuid)));
         }
-        ReadAnswer::Denied(denial) => return Err(denied(&format!("reading {} on {server}", location.vm), denial)),
-        ReadAnswer::Silent(trouble) => return Err(silent(&format!("reading {} on {server}", location.vm), trouble)),
+        ReadAnswer::Denied(denial) => {
+            return Err(denied(&format!("reading VM {} on vCenter {server}", location.vm), denial));
+        }
+        ReadAnswer::Silent(trouble) => {
+            return Err(silent(&format!("reading VM {} on vCenter {server}", location.vm), trouble));
+        }
     }
     let host = prove_host(server, location, place)?;
     let folder = (location.folder.as_ref(), place.folder.as_ref());
@@ -237,15 +241,15 @@ fn prove_gone(answer: &VcenterEvidence, location: &Location) -> Result<Vec<Strin
         }
     }
     Ok(vec![
-        format!("vCenter {server} ({}) says that virtual machine {} does not exist", location.vcenter, location.vm),
+        format!("vCenter {server} ({}) reports that VM {} does not exist", location.vcenter, location.vm),
         format!("its last host {host} is connected, and {} can be read", above.join(" and ")),
     ])
 }
 
 fn reused(server: &str, location: &Location, uuid: &BiosUuid) -> Unknown {
     let message = format!(
-        "{} on {server}, which was the node's virtual machine, has BIOS UUID {uuid}: either that was changed, or the id was \
-         given to another machine; if the node's machine is gone, delete the Node",
+        "VM {} on vCenter {server}, which backed the Node, has BIOS UUID {uuid}: either the UUID was changed, or \
+         another VM has the id; if the Node's VM is gone, delete the Node",
         location.vm
     );
     Unknown::new(reason::ProviderIDMismatch, message)
@@ -255,23 +259,28 @@ fn reused(server: &str, location: &Location, uuid: &BiosUuid) -> Unknown {
 /// host may also run the VM: a vCenter restored from a backup lacks the VM until the host reconnects.
 fn prove_host(server: &str, location: &Location, place: &LocationReads) -> Result<String, Unknown> {
     let Some(host) = &location.host else {
-        let message = format!("{} is gone from {server}, and its last host is not known", location.vm);
+        let message = format!("VM {} is gone from vCenter {server}, and its last host is not known", location.vm);
         return Err(Unknown::new(reason::LocationUnknown, message));
     };
     match &place.host {
         Some(ReadAnswer::Gone) => Err(Unknown::new(
             reason::HostGone,
-            format!("{} is gone from {server} with its last host {host}, on which it may still run", location.vm),
+            format!(
+                "VM {} is gone from vCenter {server} with its last host {host}, on which it may still run",
+                location.vm
+            ),
         )),
         Some(ReadAnswer::Found(state)) if state != CONNECTED => Err(Unknown::new(
             reason::HostNotConnected,
             format!(
-                "{} is gone from {server}, and its last host {host}, on which it may still run, has the connection state \
-                 {state}",
+                "VM {} is gone from vCenter {server}, and its last host {host}, on which it may still run, has the \
+                 connection state {state}",
                 location.vm
             ),
         )),
-        read => need_answer(read.as_ref(), || format!("reading host {host} on {server}")).map(|()| host.to_string()),
+        read => {
+            need_answer(read.as_ref(), || format!("reading host {host} on vCenter {server}")).map(|()| host.to_string())
+        }
     }
 }
 
@@ -286,13 +295,14 @@ fn prove_above(
     match below {
         (None, _) | (Some(_), Some(ReadAnswer::Gone)) => {}
         (Some(object), read) => {
-            let doing = || format!("reading {what} {object} on {server}");
+            let doing = || format!("reading {what} {object} on vCenter {server}");
             return need_answer(read, doing).map(|()| object.to_string());
         }
     }
     let gone = || {
         let message = format!(
-            "{} is gone from {server}; its last {what} and what is recorded above it cannot be read any more",
+            "VM {} is gone from vCenter {server}; its last {what} and the recorded objects above it can no longer be \
+             read",
             location.vm
         );
         Unknown::new(reason::LocationUnknown, message)
@@ -300,7 +310,7 @@ fn prove_above(
     let datacenter = location.datacenter.as_ref().ok_or_else(gone)?;
     match &place.datacenter {
         Some(ReadAnswer::Gone) => Err(gone()),
-        read => need_answer(read.as_ref(), || format!("reading datacenter {datacenter} on {server}"))
+        read => need_answer(read.as_ref(), || format!("reading datacenter {datacenter} on vCenter {server}"))
             .map(|()| datacenter.to_string()),
     }
 }
@@ -314,8 +324,8 @@ pub(in crate::providers::vsphere) fn need_answer<T>(
         Some(ReadAnswer::Found(_)) => Ok(()),
         Some(ReadAnswer::Denied(denial)) => Err(denied(&doing(), denial)),
         Some(ReadAnswer::Silent(trouble)) => Err(silent(&doing(), trouble)),
-        Some(ReadAnswer::Gone) => Err(unanswered(&doing(), "what was asked is gone")),
-        None => Err(unanswered(&doing(), "it was not asked")),
+        Some(ReadAnswer::Gone) => Err(unanswered(&doing(), "the requested object is gone")),
+        None => Err(unanswered(&doing(), "it was not queried")),
     }
 }
 

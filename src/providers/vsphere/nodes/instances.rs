@@ -68,7 +68,13 @@ impl VsphereInstances {
             return Presence::Unknown(Unknown::new(reason::ForeignProviderID, message));
         }
         let presence = self.view(node).map(|view| view.presence.clone());
-        let pending = || Presence::Unknown(Unknown::transient(reason::LookupPending, "the node was not looked at yet"));
+        let pending = || {
+            Presence::Unknown(Unknown::transient(
+                reason::LookupPending,
+                "the lookup of the VM has not \
+                                                                                      begun",
+            ))
+        };
         if provider_id.is_empty() {
             return presence.unwrap_or_else(pending);
         }
@@ -149,7 +155,7 @@ impl VsphereInstances {
     fn vcenter(&self, vcenter: VcenterId) -> Result<Arc<Vcenter>, Unknown> {
         let setup = self.setup.borrow();
         setup.sources.get(&vcenter).map(|source| Arc::clone(&source.vcenter)).ok_or_else(|| {
-            let message = "the vCenter of the node's machine is not configured any more";
+            let message = "the vCenter of the node's VM is no longer configured";
             Unknown::new(reason::VCenterNotConfigured, message)
         })
     }
@@ -157,10 +163,10 @@ impl VsphereInstances {
     /// Fails unless the snapshot of this vCenter is live, so that the cache is valid.
     fn check_live(&self, slot: VcenterId) -> Result<(), Unknown> {
         let vcenter = self.vcenter(slot)?;
-        vcenter.snapshot().freshness.check().map_err(|trouble| {
+        vcenter.snapshot().freshness.check().map_err(|failure| {
             let server = vcenter.server();
-            let message = format!("waiting for vCenter {server}, where the node's VM is: {trouble}");
-            Unknown::new(trouble.reason, message)
+            let message = format!("waiting for vCenter {server}, where the node's VM is: {failure}");
+            Unknown::new(failure.reason, message)
         })
     }
 
@@ -177,7 +183,7 @@ impl VsphereInstances {
         if Arc::ptr_eq(setup, &self.setup.borrow()) {
             return Ok(());
         }
-        let message = "the configured vCenters changed while they were asked";
+        let message = "the configured vCenters changed during the search";
         Err(Unknown::transient(reason::LookupPending, message))
     }
 
@@ -211,8 +217,7 @@ fn staleness(live: Result<(), Unknown>, was_live: bool, vm: &str) -> Option<Unkn
     let stale = match live {
         Ok(()) if was_live => return None,
         Ok(()) => {
-            let message =
-                format!("the vCenter of the node's machine {vm} answers again, and its inventory is being loaded");
+            let message = format!("the vCenter of the node's VM {vm} answers again, and its inventory is being loaded");
             Unknown::transient(reason::LookupPending, message)
         }
         Err(unknown) => unknown,
@@ -365,7 +370,7 @@ mod tests {
         let not_found = || Presence::Unknown(Unknown::new(reason::VMNotFound, ""));
         let pending = || Presence::Unknown(Unknown::transient(reason::LookupPending, ""));
         for (case, provider_id, view, expected) in [
-            ("not looked at yet", "", None, UsableAddresses::Pending),
+            ("not checked yet", "", None, UsableAddresses::Pending),
             ("being looked up", OWN, Some((pending(), false)), UsableAddresses::Pending),
             ("found", OWN, Some((vm(&known), false)), UsableAddresses::Only(known.clone())),
             ("found, not initialised", "", Some((vm(&known), false)), UsableAddresses::Only(known.clone())),

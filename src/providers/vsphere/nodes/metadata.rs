@@ -107,26 +107,26 @@ pub fn describe(
     let Some(uuid) = &record.bios_uuid else {
         return Err(without_uuid(record, vm));
     };
-    let about = |what: &dyn std::fmt::Display| format!("{} ({}): {what}", record.name, vm.id);
+    let about = |what: &dyn std::fmt::Display| format!("VM {} ({}){what}", record.name, vm.id);
     let of_guest = if record.host_name.is_empty() {
         Err(silent_guest(record, vm, "guest host name (guest.hostName)"))
     } else {
         addresses(facts, record, vm, rules, beside).map_err(|error| match record.power_state {
             Some(PowerState::PoweredOff) if disconnection(record).is_none() => {
-                Unknown::new(reason::VMPoweredOff, about(&format!("it is powered off; {error}")))
+                Unknown::new(reason::VMPoweredOff, about(&format!(" is powered off; {error}")))
             }
-            _ => Unknown::new(error.reason(), about(&error)),
+            _ => Unknown::new(error.reason(), about(&format!(": {error}"))),
         })
     };
     let (node_addresses, notes, silent) = match of_guest {
         Ok(GuestMetadata { addresses, messages: notes, awaited }) => {
-            (addresses, notes, awaited.map(|(reason, message)| Unknown::new(reason, about(&message))))
+            (addresses, notes, awaited.map(|(reason, message)| Unknown::new(reason, about(&format!(": {message}")))))
         }
         Err(unknown) => (Vec::new(), Vec::new(), Some(unknown)),
     };
     let (zone, region, zone_pending) = zone(snapshot, vm, record, rules);
     let of_node =
-        |unknown: Unknown| Unknown { message: format!("node {}: {}", facts.name, unknown.message), ..unknown };
+        |unknown: Unknown| Unknown { message: format!("Node {}: {}", facts.name, unknown.message), ..unknown };
     Ok(InstanceMetadata {
         provider_id: uuid.provider_id(),
         instance_type: build_instance_type(number(record.cpus), number(record.memory_mib), &record.guest_id),
@@ -169,7 +169,8 @@ fn addresses(
     // A note is logged whenever it changes, so it must not contain data that the guest changes often.
     notes.extend(chosen.missing.iter().filter(|_| awaited.is_none()).map(|family| {
         format!(
-            "no {family} address that the rules allow, though ip-family asks for it; the node goes on with its others"
+            "no {family} address that the rules allow, although ip-family requires it; the Node is initialized with \
+             its other addresses"
         )
     }));
     notes.extend(
@@ -177,8 +178,9 @@ fn addresses(
     );
     let is_endpoint = |ip: &IpAddr| rules.api_server.iter().any(|endpoint| endpoint.to_canonical() == *ip);
     notes.extend(chosen.passed_over.iter().map(|ip| {
-        let why = if is_endpoint(ip) { "the API server is reached there" } else { "other nodes' machines have it" };
-        format!("{ip} gives way to another address, because {why} (--demote-virtual-ips)")
+        let why =
+            if is_endpoint(ip) { "it is an address of the API server" } else { "VMs of other Nodes have it, too" };
+        format!("another address takes precedence over {ip}, because {why} (--demote-virtual-ips)")
     }));
     let awaited = awaited.map(|AwaitedFamily { family, limit }| {
         let error = missing_family(family, &nics, families, &rules.addresses);
@@ -296,7 +298,7 @@ fn disconnection(record: &VmRecord) -> Option<String> {
     let meaning = match state {
         "disconnected" => " (its ESXi host is disconnected from vCenter)",
         "inaccessible" => " (vCenter cannot read its files)",
-        "orphaned" => " (its ESXi host does not have it any more)",
+        "orphaned" => " (its ESXi host no longer has it)",
         _ => "",
     };
     Some(format!("{state}{meaning}"))

@@ -57,7 +57,7 @@ impl ClusterUid {
             Ok(uid) => known.uid = Some(uid),
             Err(unknown) if unknown.reason != reason::NoPermission => {
                 let Unknown { reason, message, .. } = unknown;
-                let message = format!("what identifies this cluster is not known: {message}");
+                let message = format!("the UID of this cluster is not known: {message}");
                 return Err(Error::Failed { reason, message, after: None });
             }
             Err(unknown) => {

@@ -66,8 +66,8 @@ use crate::providers::vsphere::config::{self, Class, IpPool, Profile};
 use crate::providers::vsphere::nsx::UsableAddressesOf;
 use crate::providers::vsphere::reason;
 
-const WITHOUT_UID: &str = "load balancers are not tagged with what identifies this cluster, so that those of another cluster of \
-                           the same name can only be told by their Services and Nodes";
+const WITHOUT_UID: &str = "load balancers get no tag with the UID of this cluster, so only their Services and Nodes \
+                           distinguish them from those of another cluster of the same name";
 
 /// Retry interval of an error that only a change of the configuration, of NSX or of another Service can resolve.
 const LATER: Duration = Duration::from_secs(300);

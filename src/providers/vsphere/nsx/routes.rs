@@ -40,8 +40,8 @@ use static_route::{ListedRoute, StaticRoute};
 /// Maximum number of attempts for a change while other clients modify the same route.
 const ATTEMPTS: u32 = 5;
 
-const WITHOUT_UID: &str = "routes are not tagged with what identifies this cluster, so that routes of another cluster of the \
-                           same name can only be told by their Nodes";
+const WITHOUT_UID: &str = "routes get no tag with the UID of this cluster, so only their Nodes distinguish them from \
+                           those of another cluster of the same name";
 
 /// Time for which a written route that lists miss stays cached as unrealized.
 const ROUTE_MEMORY: Duration = Duration::from_secs(600);
@@ -213,7 +213,7 @@ impl RouterRoutes {
             Err(error) => return Err(failed(doing, None, &error)),
         };
         if object.id() != id {
-            let message = format!("{doing}: the answer is not the object that was asked for");
+            let message = format!("{doing}: the answer is not the requested object");
             return Err(Error::Failed { reason: reason::NSXUnavailable, message, after: None });
         }
         let Some(listed) = ListedRoute::read(&object) else {
@@ -313,7 +313,7 @@ impl RouterRoutes {
             return Err(Error::Invalid {
                 reason: reason::NoNextHop,
                 message: format!(
-                    "node {name} has no {family} address that others can reach (its addresses: {available})"
+                    "Node {name} has no {family} address that others can reach (its addresses: {available})"
                 ),
             });
         }
@@ -321,8 +321,8 @@ impl RouterRoutes {
         Err(Error::Failed {
             reason: reason::NoNextHop,
             message: format!(
-                "no {family} address of node {name} is known to be one of its machine (the addresses in its status: \
-                 {available}); no route leads to an address that vCenter does not report for the machine"
+                "no {family} address of Node {name} is confirmed by vCenter (the addresses in its status: \
+                 {available}); a route needs an address that vCenter reports for the VM"
             ),
             after: None,
         })
@@ -450,7 +450,7 @@ impl crate::cloud::Routes for RouterRoutes {
         let invalid = |message| Error::Invalid { reason: reason::NoNextHop, message };
         let network = parse_network_sloppy(destination_cidr)
             .ok_or_else(|| invalid(format!("{destination_cidr:?} is not a network")))?;
-        let node = self.nodes.node(target_node).ok_or_else(|| invalid(format!("node {target_node} is not here")))?;
+        let node = self.nodes.node(target_node).ok_or_else(|| invalid(format!("Node {target_node} does not exist")))?;
         let hop = self.next_hop(&node, &network)?;
         let (own, key) = (static_route::id(name_hint, destination_cidr), (target_node.clone(), network));
         let known = self.cache.lock().ids.get(&key).cloned().filter(|known| *known != own);

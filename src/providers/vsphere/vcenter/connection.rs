@@ -33,7 +33,7 @@ use crate::clients::vim;
 use crate::providers::vsphere::login::retry::PASSING;
 
 /// The end of each log line about an unusable vCenter.
-const KEPT: &str = "what is known is kept";
+const KEPT: &str = "the last known state stays in use";
 /// Time limit for vCenter to confirm that the snapshot is current.
 const CONFIRM_LIMIT: Duration = Duration::from_secs(3);
 /// Time limit for the application of a snapshot to all nodes.
@@ -309,14 +309,14 @@ impl Vcenter {
         match answer {
             Ok(Ok(Some(false))) => info!(
                 vcenter,
-                "the account has no System.Read on the root folder, so it may not see every folder. If a VM is registered again in \
-                 a folder that the account cannot see, it looks destroyed, and its Node is deleted once the Node is Ready=Unknown. \
-                 Keep the VMs of Nodes in folders that the account can read, or grant it the role Read-only on the root folder, \
-                 with propagation"
+                "the account has no System.Read on the root folder, so it may not see every folder. If a VM is \
+                 registered again in a folder that the account cannot see, it appears to be destroyed, and its Node \
+                 is deleted once the Node is Ready=Unknown. Keep the VMs of Nodes in folders that the account can \
+                 read, or grant it the role Read-only on the root folder, with propagation"
             ),
             Ok(Ok(Some(true) | None)) => {}
-            Err(_) => debug!(vcenter, "what the account may read is not known: no answer in time"),
-            Ok(Err(error)) => debug!(vcenter, "what the account may read is not known: {}", chain(&error)),
+            Err(_) => debug!(vcenter, "the permissions of the account are not known: no answer in time"),
+            Ok(Err(error)) => debug!(vcenter, "the permissions of the account are not known: {}", chain(&error)),
         }
     }
 

@@ -236,7 +236,7 @@ impl Session {
         let content = self.persist(|| self.connect(&handle)).await?;
         if handle.soap.session_secret().is_some() {
             // A failed check causes no new login, because the old session may still exist and would be leaked.
-            let doing = format!("looking whether the session with vCenter {} lives", self.server);
+            let doing = format!("checking the session with vCenter {}", self.server);
             if self.persist(|| handle.soap.is_logged_in()).await.map_err(failed(&doing))? {
                 return Ok(content);
             }
@@ -450,7 +450,7 @@ impl Session {
             debug!(
                 vcenter = self.server,
                 error = ended.as_ref().err().map(|error| chain(error)),
-                "a REST session is made anew"
+                "a new REST session is created"
             );
             return;
         }

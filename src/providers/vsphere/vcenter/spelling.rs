@@ -29,7 +29,7 @@ impl Spelling {
     pub fn place(&self) -> String {
         match self.dialect {
             Dialect::Ini | Dialect::Yaml => format!("{} of the cloud config", self.section),
-            Dialect::Environment => format!("the variable {} and those beside it", self.section),
+            Dialect::Environment => format!("the variable {} and the variables of the same vCenter", self.section),
         }
     }
 

@@ -85,7 +85,8 @@ impl CachedTags {
         if !lost.is_empty() {
             let lost: Vec<&str> = lost.iter().map(String::as_str).collect();
             return Some(format!(
-                "no tag of {} is visible on any object any more; the account may have lost its global permission",
+                "no tag of {} is visible on any object since the last read; the account may have lost its global \
+                 permission",
                 lost.join(" and ")
             ));
         }
@@ -388,7 +389,7 @@ impl TagReader<'_> {
         }
         let vcenter = self.session.server();
         match &failure {
-            Some(reason) => warn!(vcenter, reason, "zones and regions stay as they are known"),
+            Some(reason) => warn!(vcenter, "{reason}; zones and regions stay unchanged"),
             None => info!(vcenter, "tags can be read again"),
         }
         self.publisher.change_tags(|tags| tags.error = failure);

@@ -29,7 +29,7 @@ pub(super) struct HoldAdvice {
 impl HoldAdvice {
     /// Returns the section about the reason.
     pub(super) fn section(&self) -> Section {
-        let mut section = Section::new("What holds the deletion");
+        let mut section = Section::new("Reason for the hold");
         section.add_finding("reason", self.word.as_str());
         section.add("message", self.message.as_str());
         section.add("who acts", self.actor.as_str());
@@ -75,7 +75,7 @@ fn without_proof(name: &str, node: &NodeDeletionFacts, word: Reason, message: &s
         // The kubelet may have written the provider ID, and a shell must not interpret it.
         let is_uuid = uuid.chars().all(|char| char.is_ascii_hexdigit() || char == '-');
         let find = format!("govc find / -type m -config.uuid {}", if is_uuid { uuid } else { "UUID" });
-        (format!("{VSPHERE} looks for the VM"), vec![find, delete])
+        (format!("{VSPHERE} searches for the VM"), vec![find, delete])
     } else if is_transient {
         ("no one: the answer is on its way".to_owned(), Vec::new())
     } else {

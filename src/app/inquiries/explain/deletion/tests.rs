@@ -95,7 +95,7 @@ fn a_node_in_its_grace_period_has_rules_proof_and_clocks() {
     let expected = "\
 deletion of Node worker-7   not deleted: DeletionGracePeriod
 
-What holds the deletion
+Reason for the hold
   reason            DeletionGracePeriod
   message           the grace period runs until 2026-11-24T03:12:58Z; then the Node may be deleted,
                     unless its kubelet reports

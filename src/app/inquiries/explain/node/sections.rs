@@ -96,13 +96,13 @@ impl NodeInquiry {
             };
             return (SubjectState::Unknown, summary);
         };
-        let what = if node::is_uninitialized(&self.node) { "not initialised" } else { "not up to date" };
+        let progress = if node::is_uninitialized(&self.node) { "not initialised" } else { "not up to date" };
         if let Some(blocked) = &preview.blocked {
             let age = duration(blocked.blocked_for.as_secs());
-            return (SubjectState::Held, format!("{what} for {age}: {}", blocked.reason));
+            return (SubjectState::Held, format!("{progress} for {age}: {}", blocked.reason));
         }
         if !preview.is_settled && !self.is_detached {
-            return (SubjectState::Unknown, "not looked at yet in this term of leadership".to_owned());
+            return (SubjectState::Unknown, "not reconciled yet in this term of leadership".to_owned());
         }
         let Some(plan) = &preview.plan else {
             return (SubjectState::Settled, "belongs to another cloud provider, and is left alone".to_owned());
@@ -113,12 +113,12 @@ impl NodeInquiry {
             return (SubjectState::Unknown, format!("not known{}: {}", self.inventory_age(), stale.reason));
         }
         if let NextStep::Blocked(planned) = &plan.outcome {
-            let what = if self.is_detached { what } else { "has changed since the last reconcile" };
-            return (SubjectState::Held, format!("{what}: {}", planned.reason));
+            let progress = if self.is_detached { progress } else { "has changed since the last reconcile" };
+            return (SubjectState::Held, format!("{progress}: {}", planned.reason));
         }
         if !plan.actions.is_empty() {
             let text = match self.is_detached {
-                true => format!("{what}: a new leader would write to it"),
+                true => format!("{progress}: a new leader would write to it"),
                 false => "has changed since the last reconcile, and is written next".to_owned(),
             };
             return (SubjectState::Held, text);
@@ -131,7 +131,7 @@ impl NodeInquiry {
 
     /// Returns what the Node and its VM show. Only the leader has attempts.
     fn state_without_term(&self) -> String {
-        let what = match node::is_uninitialized(&self.node) {
+        let progress = match node::is_uninitialized(&self.node) {
             true => "not initialised",
             false if node::provider_id(&self.node).is_empty() => "has no provider ID and no taint",
             false => "initialised",
@@ -140,7 +140,7 @@ impl NodeInquiry {
             Some(Presence::Unknown(unknown)) => format!(", {}", unknown.reason),
             _ => String::new(),
         };
-        format!("{what}{reason}: only the leader knows its attempts and what is written next")
+        format!("{progress}{reason}: only the leader knows its attempts and what is written next")
     }
 
     /// Returns the age of the data about the VM, as a clause.
@@ -197,7 +197,7 @@ impl NodeInquiry {
     }
 
     fn block_section(&self, advice: Option<&Advice>) -> Section {
-        let mut section = Section::new("What blocks it");
+        let mut section = Section::new("Reason for the block");
         let planned = self.planned_block();
         let reason = match (self.blocked(), planned, &self.preview) {
             (Some(blocked), planned, preview) => {
@@ -354,7 +354,7 @@ impl NodeInquiry {
         let mut section = Section::new("Next attempt");
         if self.is_detached {
             section.add_some("waits for", advice.map(|advice| advice.awaits));
-            section.add("reconcile", "not known: only the leader knows when it looks at the Node again");
+            section.add("reconcile", "not known: only the leader knows when it reconciles the Node again");
             return section;
         }
         if self.blocked().is_some() {

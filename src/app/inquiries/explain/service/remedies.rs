@@ -31,7 +31,7 @@ const ACTORS: &[(Reason, &str)] = &[
 
 /// Returns the section about the reason that blocks the Service; empty without a reason.
 pub(super) fn section(known: &BalancedService, blocked: Option<(Reason, String)>) -> Section {
-    let mut section = Section::new("What is wrong");
+    let mut section = Section::new("Findings");
     let Some((reason, message)) = blocked else { return section };
     let actor = ACTORS.iter().find(|(of, _)| *of == reason).map_or(CLUSTER, |(_, actor)| *actor);
     section.add_finding(reason.as_str(), clipped(&message));

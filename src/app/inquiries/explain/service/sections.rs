@@ -28,7 +28,7 @@ pub(super) fn all(known: &BalancedService) -> Vec<Section> {
 }
 
 fn request(known: &BalancedService) -> Section {
-    let mut section = Section::new("What the Service asks for");
+    let mut section = Section::new("Requested by the Service");
     let Some(service) = known.service.as_deref() else {
         section.add("Service", "the cache has no Service of this name that needs or has a load balancer");
         if !known.similar.is_empty() {
@@ -93,12 +93,12 @@ fn shown_addresses(known: &BalancedService, service: &Service) -> String {
 }
 
 fn next(known: &BalancedService) -> Section {
-    let mut section = Section::new("What happens next");
+    let mut section = Section::new("Next step");
     let TermFacts::Current(facts) = &known.term else { return section };
     let wants = known.service.as_deref().is_some_and(service::wants_load_balancer);
     match (&facts.plan, known.is_detached) {
         (Some(ServicePlan::LeaveAlone), true) if wants => {
-            section.add("decision", "leave alone: NSX and the status have what the Service asks for");
+            section.add("decision", "leave alone: NSX and the status match the Service");
         }
         _ => section.add("decision", decision(facts, wants)),
     }
@@ -106,7 +106,7 @@ fn next(known: &BalancedService) -> Section {
     let state = balancer.state.as_ref();
     match state.map(|state| &state.next) {
         Some(Ok(planned)) if wants || planned.step.is_some() => {
-            section.add("next step", planned.step.as_deref().unwrap_or("none: NSX has what the Service asks for"));
+            section.add("next step", planned.step.as_deref().unwrap_or("none: NSX matches the Service"));
             for change in &planned.changes {
                 section.add("", clipped(change));
             }
@@ -143,7 +143,10 @@ fn next(known: &BalancedService) -> Section {
 
 fn decision(facts: &ServiceFacts, wants: bool) -> String {
     let decided = match &facts.plan {
-        None => "what is left of the load balancer is deleted, after live reads confirm that the Service is gone",
+        None => {
+            "the remaining objects of the load balancer are deleted, after live reads confirm that the Service \
+                 is gone"
+        }
         Some(ServicePlan::LeaveAlone) if wants => "leave alone: this term has ensured exactly this",
         Some(ServicePlan::LeaveAlone) => "leave alone: no load balancer of this program is needed",
         Some(ServicePlan::Hold { .. }) => "hold until the Service changes",
@@ -189,7 +192,7 @@ fn next_attempt(facts: &ServiceFacts, balancer: &LoadBalancerFacts) -> Option<St
 }
 
 fn objects(known: &BalancedService) -> Section {
-    let mut section = Section::new("What NSX has");
+    let mut section = Section::new("Objects in NSX");
     let Some(balancer) = &known.balancer else { return section };
     let listed = match balancer.list.last {
         Some(last) => format!("{} ago, and later reads and writes", known.age(last)),

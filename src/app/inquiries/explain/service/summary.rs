@@ -152,12 +152,12 @@ fn of_first_ensure(adds_finalizer: bool, service: &Service, state: &ObjectState)
         Err((reason, message)) => Summary::held_by("not up to date", *reason, message),
         Ok(_) if adds_finalizer => Summary::held("not complete: next, the finalizer is set"),
         Ok(PlannedStep { step: Some(step), .. }) => {
-            Summary::held(format!("NSX has something else than the Service asks for: next, {step}"))
+            Summary::held(format!("NSX does not match the Service: next, {step}"))
         }
         Ok(PlannedStep { step: None, .. }) => {
             let present = addresses(service);
             let present = if present.is_empty() { "none".to_owned() } else { present.join(", ") };
-            Summary::held(format!("NSX has what the Service asks for, and the status has another address: {present}"))
+            Summary::held(format!("NSX matches the Service, and the status has another address: {present}"))
         }
     }
 }
@@ -175,7 +175,7 @@ fn of_wanted(service: &Service, facts: &ServiceFacts, state: &ObjectState) -> Su
     match &state.next {
         Err((reason, message)) => return Summary::held_by("not up to date", *reason, message),
         Ok(PlannedStep { step: Some(step), .. }) => {
-            return Summary::held(format!("NSX has something else than the Service asks for: next, {step}"));
+            return Summary::held(format!("NSX does not match the Service: next, {step}"));
         }
         Ok(PlannedStep { step: None, .. }) => {}
     }

@@ -174,7 +174,7 @@ fn the_facts_of_a_service_that_is_served_are_complete_and_in_order() {
         "finalizer: set",
         "addresses: 192.0.2.5 in the status, 192.0.2.5 in NSX",
         "decision: leave alone: this term has ensured exactly this",
-        "next step: none: NSX has what the Service asks for",
+        "next step: none: NSX matches the Service",
         "last step: none needed, 0 s ago",
         "last result: as desired",
         "listed: 0 s ago, and later reads and writes",
@@ -247,7 +247,7 @@ fn each_state_of_a_service_has_its_sentence_and_its_exit_code() {
         (
             with_next(Ok(step("change /infra/lb-pools/p")), ServicePlan::LeaveAlone),
             Held,
-            "NSX has something else than the Service asks for: next, change /infra/lb-pools/p",
+            "NSX does not match the Service: next, change /infra/lb-pools/p",
         ),
         (
             with_next(Ok(step("delete /infra/lb-pools/p")), ServicePlan::Delete),
@@ -495,17 +495,9 @@ fn without_a_process_a_service_is_as_a_new_leader_would_find_it() {
     };
     for (known, state, summary) in [
         (first(&["192.0.2.5"], false, served()), Settled, "served at 192.0.2.5"),
-        (
-            first(&[], false, served()),
-            Held,
-            "NSX has what the Service asks for, and the status has another address: none",
-        ),
+        (first(&[], false, served()), Held, "NSX matches the Service, and the status has another address: none"),
         (first(&["192.0.2.5"], true, served()), Held, "not complete: next, the finalizer is set"),
-        (
-            first(&["192.0.2.5"], false, step("change /p")),
-            Held,
-            "NSX has something else than the Service asks for: next, change /p",
-        ),
+        (first(&["192.0.2.5"], false, step("change /p")), Held, "NSX does not match the Service: next, change /p"),
         (
             unlisted(first(&["192.0.2.5"], false, served())),
             Unknown,

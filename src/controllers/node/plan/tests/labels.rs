@@ -257,7 +257,7 @@ fn an_initialised_node_gets_the_labels_it_lacks_only_when_all_are_asked_for_and_
         ("all, not its turn", &all, tainted("", "fake://1", A3), machine(), false, true, &missing),
         ("all", &all, tainted("", "fake://1", A3), machine(), true, true, &added),
         ("no provider ID", &all, tainted("", "", A3), machine(), true, false, &missing),
-        ("the label says where the machine is", &all, tainted("", "fake://1", A3), located, true, false, &missing),
+        ("the label records the location of the VM", &all, tainted("", "fake://1", A3), located, true, false, &missing),
         ("in doubt", &all, tainted("", "fake://1", A3), doubted, true, false, &missing),
     ] {
         let form = Form { labels: missing.clone(), ..form };

@@ -139,7 +139,7 @@ impl StoredKeys {
             if parts.user.is_some() || parts.password.is_some() {
                 let which =
                     if indexed.is_pair() { "indexed one" } else { "other one, as the indexed one is incomplete," };
-                problems.push(format!("server {:?} stands there in both layouts; the {which} counts", cut("", server)));
+                problems.push(format!("server {:?} is there in both layouts; the {which} is used", cut("", server)));
             }
             if indexed.is_pair() || !parts.is_pair() {
                 (parts.user, parts.password) = (indexed.user, indexed.password);

@@ -80,7 +80,7 @@ impl CredentialSettings {
         if let Some((user, password)) = self.inline() {
             match layout::pair(user, password.expose_secret()) {
                 Ok(login) => ready.push(Arc::new(Credential { login, origin: Origin::Config })),
-                Err(why) => missing.push(format!("the pair of the cloud config: {why}")),
+                Err(why) => missing.push(format!("user and password in the cloud config: {why}")),
             }
         }
         let default = SourceLocation::Directory(default_directory.to_owned());

@@ -112,7 +112,7 @@ impl CredentialSource {
                 let is_first = self.state != SourceState::Read;
                 self.state = SourceState::Read;
                 if stored.is_empty() && self.has_credentials() {
-                    problems.insert("it holds no credentials any more; the last ones stay in use".to_owned());
+                    problems.insert("it has no credentials; the previous ones stay in use".to_owned());
                 } else {
                     let is_other = is_first || !self.says_the_same(&stored);
                     read = is_other.then(|| stored.servers.keys().cloned().collect());

@@ -29,7 +29,7 @@ async fn check(vcenter: &Vcenter, uuids: &[BiosUuid], own: &Location) -> Result<
     let server = vcenter.server();
     for uuid in uuids {
         let read = vcenter.search_by_uuid(uuid).await;
-        need_answer(Some(&read), || format!("searching {server} for BIOS UUID {uuid}"))?;
+        need_answer(Some(&read), || format!("searching vCenter {server} for BIOS UUID {uuid}"))?;
         let ReadAnswer::Found(ids) = read else { continue };
         let instance_uuid = vcenter.snapshot().instance_uuid.clone();
         for id in ids.iter().filter(|id| !own.is(&instance_uuid, id)) {
@@ -40,8 +40,8 @@ async fn check(vcenter: &Vcenter, uuids: &[BiosUuid], own: &Location) -> Result<
                 Err(unknown) => format!("may run ({})", unknown.message),
             };
             let message = format!(
-                "{} is powered off, but {id} on {server} has the node's UUID, too, and {why}; give each its own BIOS UUID \
-                 (uuid.bios)",
+                "VM {} is powered off, but VM {id} on vCenter {server} has the Node's UUID, too, and {why}; give \
+                 each VM its own BIOS UUID (uuid.bios)",
                 own.vm
             );
             return Err(Unknown::new(reason::SeveralVMsMatch, message));

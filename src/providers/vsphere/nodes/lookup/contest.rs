@@ -11,13 +11,13 @@ pub fn owner_clause(node: &NodeFacts, other: &NodeFacts, vm: &VmRecord) -> Optio
     let by_name = name_rank(other, &vm.host_name).cmp(&name_rank(node, &vm.host_name));
     let by_initialization = initialization_rank(other).cmp(&initialization_rank(node));
     let (order, reason) = if by_name.is_ne() {
-        (by_name, ", whose name its guest has")
+        (by_name, ", which has the name of its guest")
     } else if by_initialization.is_ne() {
         (by_initialization, "")
     } else {
         (age(node).cmp(&age(other)), ", which is older")
     };
-    order.is_gt().then(|| format!("already backs node {}{reason}", other.name))
+    order.is_gt().then(|| format!("already backs Node {}{reason}", other.name))
 }
 
 /// Whether the guest's host name speaks for `other` and against `node`.
@@ -54,7 +54,7 @@ fn age(node: &NodeFacts) -> (bool, Option<jiff::Timestamp>, &str, &str) {
 mod tests {
     use super::*;
 
-    const HOST_NAME: &str = ", whose name its guest has";
+    const HOST_NAME: &str = ", which has the name of its guest";
     const INITIALIZED: &str = "";
     const OLDER: &str = ", which is older";
 
@@ -90,7 +90,7 @@ mod tests {
             ("a", node("a.two", 1), node("a.one", 2), OLDER),
         ] {
             let vm = VmRecord { host_name: host_name.into(), ..VmRecord::default() };
-            let clause = format!("already backs node {}{grounds}", winner.name);
+            let clause = format!("already backs Node {}{grounds}", winner.name);
             assert_eq!(is_called_rather(&winner, &loser, host_name), grounds == HOST_NAME, "{host_name} {winner:?}");
             assert!(!is_called_rather(&loser, &winner, host_name), "{host_name} {winner:?} {loser:?}");
             assert_eq!(owner_clause(&loser, &winner, &vm), Some(clause), "{host_name} {winner:?} {loser:?}");
@@ -111,7 +111,7 @@ mod tests {
             ..node("b", 2)
         };
         let vm = VmRecord::default();
-        assert_eq!(owner_clause(&forged, &own, &vm), Some("already backs node a, which is older".to_owned()));
+        assert_eq!(owner_clause(&forged, &own, &vm), Some("already backs Node a, which is older".to_owned()));
         assert_eq!(owner_clause(&own, &forged, &vm), None);
     }
 }

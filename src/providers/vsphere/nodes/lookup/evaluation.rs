@@ -64,8 +64,8 @@ impl Tracker {
                     }
                 }
                 None => {
-                    let message = format!("virtual machine {} left the inventory; it is being looked for again", vm.id);
-                    debug!(node = name, message, "look-up starts anew");
+                    let message = format!("VM {} left the inventory; a new search has started", vm.id);
+                    debug!(node = name, message, "the lookup starts again");
                     has_left = true;
                     Presence::Unknown(Unknown::new(reason::VMNotFound, message))
                 }
@@ -76,7 +76,7 @@ impl Tracker {
                 )
             }
             (None, NextSearch::Now | NextSearch::None) => {
-                Presence::Unknown(Unknown::transient(reason::LookupPending, "the virtual machine is being looked for"))
+                Presence::Unknown(Unknown::transient(reason::LookupPending, "the search for the VM is under way"))
             }
         };
         let view = CachedInstance {
@@ -306,7 +306,7 @@ impl Tracker {
         match rival.vm().filter(|own| !self.is_same(own, vm)) {
             // A provider ID belongs to one Node, even if two VMs have the UUID.
             Some(own) => (rival.facts.is_initialized && !node.is_initialized)
-                .then(|| format!("has the BIOS UUID of node {other}, whose machine is {}", own.id)),
+                .then(|| format!("has the BIOS UUID of Node {other}, whose VM is {}", own.id)),
             None => owner_clause(node, &rival.facts, record),
         }
     }
@@ -316,7 +316,7 @@ impl Tracker {
         let vm = tracked.vm()?;
         let how = self.taken(vm, &tracked.facts)?;
         let name = self.record(vm).map(|record| &*record.name).unwrap_or_default();
-        Some(backs_another(&format!("{name} ({})", vm.id), &how))
+        Some(backs_another(&format!("VM {name} ({})", vm.id), &how))
     }
 
     fn is_bound_to(&self, name: &str, vm: &VmKey) -> bool {
@@ -416,7 +416,7 @@ impl Tracker {
             | SearchAnswer::Changed { .. } => false,
         };
         if let Some(held) = self.vcenters.get(&vcenter).filter(|_| is_missed) {
-            debug!(node = tracked.facts.name, vm = &*bound.id, "a search does not know the node's machine");
+            debug!(node = tracked.facts.name, vm = &*bound.id, "a search does not find the node's VM");
             held.source.vcenter.rewatch(std::slice::from_ref(&bound.id));
         }
     }
@@ -431,7 +431,7 @@ impl Tracker {
         let duplicates: Vec<String> = ids
             .iter()
             .filter(|id| !is_bound(id))
-            .map(|id| format!("{id} on {server} has the node's UUID, too; {} is taken", bound.id))
+            .map(|id| format!("VM {id} on vCenter {server} has the Node's UUID, too; VM {} is used", bound.id))
             .collect();
         self.update(name, |tracked| {
             let Some(bound) = &mut tracked.bound else { return };

@@ -101,7 +101,7 @@ impl RemovedVcenter {
     pub(super) fn unknown(&self, elsewhere: &Unknown) -> Unknown {
         let Self { vm, server, file } = self;
         let message = format!(
-            "the node's virtual machine {vm} is on vCenter {server}, which {file} does not name any more; elsewhere: {}",
+            "VM {vm} of the Node is on vCenter {server}, which {file} no longer names; elsewhere: {}",
             elsewhere.message
         );
         Unknown::new(reason::VCenterNotConfigured, message)

@@ -100,7 +100,7 @@ pub struct Question<'a> {
     pub unqueried: Option<Unknown>,
     /// Time since the first match.
     pub waiting_time: Duration,
-    /// Returns a clause such as `already backs node n` if a VM belongs to another Node; otherwise `None`.
+    /// Returns a clause such as `already backs Node n` if a VM belongs to another Node; otherwise `None`.
     pub owner_clause: &'a dyn Fn(&VmKey) -> Option<String>,
     /// Whether a VM that matches only by name is accepted, as in the Go program.
     pub allow_name_match: bool,
@@ -148,7 +148,7 @@ impl VmCandidate<'_> {
             None => "power state unknown",
         };
         let template = if self.record.is_template { ", template" } else { "" };
-        format!("{} ({} on {}, {power}{template})", self.record.name, self.key.id, self.server)
+        format!("VM {} ({} on {}, {power}{template})", self.record.name, self.key.id, self.server)
     }
 }
 
@@ -166,24 +166,24 @@ pub fn resolve(question: &Question<'_>) -> LookupDecision {
     let mut set_aside = Vec::new();
     for asked in question.vcenters {
         if let SearchAnswer::Changed { id, uuid } = asked.answer {
-            set_aside.push(format!("{id} on {}, which the node had, has BIOS UUID {uuid} by now", asked.server));
+            set_aside.push(format!("VM {id} on {}, which backed the Node, now has BIOS UUID {uuid}", asked.server));
         }
         let SearchAnswer::Matches { query: matched_by, ids } = asked.answer else { continue };
         for id in ids.iter().filter(|_| *matched_by == by) {
             let Some(record) = asked.snapshot.vms.get(id) else {
                 if asked.snapshot.unresolved.contains(id) {
-                    set_aside.push(format!("{id} on {} cannot be read by this account", asked.server));
+                    set_aside.push(format!("VM {id} on {} cannot be read by this account", asked.server));
                     continue;
                 }
                 if asked.snapshot.freshness.failure().is_some() {
                     // The vCenter stopped answering before it reported the match, so it counts as silent.
                     continue;
                 }
-                let message = format!("reading {id} on {}", asked.server);
+                let message = format!("reading VM {id} on vCenter {}", asked.server);
                 return LookupDecision::Reading(Unknown::transient(reason::LookupPending, message));
             };
             if let Some(why) = rejection_reason(question.node, asked, record, by) {
-                set_aside.push(format!("{} ({id} on {}) {why}", record.name, asked.server));
+                set_aside.push(format!("VM {} ({id} on {}) {why}", record.name, asked.server));
                 continue;
             }
             let key = VmKey { vcenter: asked.vcenter, id: id.clone() };
@@ -223,7 +223,7 @@ fn rejection_reason(
     let is_another =
         record.bios_uuid.as_ref().zip(node.search_uuid()).is_some_and(|(own, wanted)| !own.is_same(wanted));
     if by == SearchKey::Uuid && is_another {
-        return Some("has another BIOS UUID by now");
+        return Some("now has another BIOS UUID");
     }
     let datacenter = queried.snapshot.datacenter_of(record);
     let is_covered =
@@ -326,7 +326,7 @@ fn recorded_vcenter_unanswered(question: &Question<'_>, candidate: &VmCandidate<
     }
     if let Some(unqueried) = question.unqueried.as_ref().filter(|_| !is_known) {
         let message = format!(
-            "{} has the node's UUID, but the node records {} in the vCenter with instance UUID {}; {}",
+            "{} has the Node's UUID, but the Node records VM {} in the vCenter with instance UUID {}; {}",
             candidate.describe(),
             recorded.vm,
             recorded.vcenter,
@@ -342,7 +342,7 @@ fn recorded_vcenter_unanswered(question: &Question<'_>, candidate: &VmCandidate<
         return None;
     }
     let message = format!(
-        "{} has the node's UUID, but the node records {} in the vCenter with instance UUID {}; no answer from {}",
+        "{} has the Node's UUID, but the Node records VM {} in the vCenter with instance UUID {}; no answer from {}",
         candidate.describe(),
         recorded.vm,
         recorded.vcenter,
@@ -361,10 +361,10 @@ fn taken_already(question: &Question<'_>, candidate: &VmCandidate<'_>) -> Option
 }
 
 /// Returns the reason why a Node gets no metadata of another Node's VM. `how` comes from [`Question::owner_clause`].
-pub fn backs_another(machine: &str, how: &str) -> Unknown {
+pub fn backs_another(vm: &str, how: &str) -> Unknown {
     let message = format!(
-        "{machine} {how}; if that Node is an earlier name of this machine, delete it; if it has a machine of its own, give \
-         each its own BIOS UUID (uuid.bios)"
+        "{vm} {how}; if that Node is an earlier name of this VM, delete it; if it has a VM of its own, give each VM \
+         its own BIOS UUID (uuid.bios)"
     );
     Unknown::disputed(reason::VMBacksAnotherNode, message)
 }

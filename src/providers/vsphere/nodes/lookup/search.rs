@@ -262,7 +262,7 @@ fn answer_to_search(by: SearchKey, read: SearchRead) -> SearchAnswer {
             SearchAnswer::Denied(format!("searching by {what}: {denial}"))
         }
         ReadAnswer::Silent(trouble) => SearchAnswer::Silent(trouble.summary),
-        ReadAnswer::Gone => SearchAnswer::Silent("the search says that what was asked is gone".to_string()),
+        ReadAnswer::Gone => SearchAnswer::Silent("the search reports that the searched object is gone".to_string()),
     }
 }
 
@@ -270,7 +270,7 @@ fn answer_to_search(by: SearchKey, read: SearchRead) -> SearchAnswer {
 fn answer_to_read(id: &str, wanted: Option<&BiosUuid>, read: VmRead) -> SearchAnswer {
     match read {
         ReadAnswer::Gone => SearchAnswer::Gone(id.into()),
-        ReadAnswer::Denied(denial) => SearchAnswer::Denied(format!("reading {id}, which the node had: {denial}")),
+        ReadAnswer::Denied(denial) => SearchAnswer::Denied(format!("reading VM {id}, which backed the Node: {denial}")),
         ReadAnswer::Silent(trouble) => SearchAnswer::Silent(trouble.summary),
         ReadAnswer::Found(identity) => match (identity.bios_uuid, wanted) {
             (Some(own), Some(wanted)) if !own.is_same(wanted) => SearchAnswer::Changed { id: id.into(), uuid: own },
@@ -316,7 +316,7 @@ mod tests {
         let denial = Denial { object: "Folder:group-v3".into(), privilege: "System.Read".into(), is_logged: true };
         let matched = || SearchAnswer::Matches { query: SearchKey::Uuid, ids: vec!["vm-3".into()] };
         let denied =
-            "reading vm-3, which the node had: NoPermission on Folder:group-v3: privilege System.Read is missing";
+            "reading VM vm-3, which backed the Node: NoPermission on Folder:group-v3: privilege System.Read is missing";
         for (case, read, expected) in [
             ("gone", ReadAnswer::Gone, SearchAnswer::Gone("vm-3".into())),
             ("denied", ReadAnswer::Denied(denial), SearchAnswer::Denied(denied.into())),

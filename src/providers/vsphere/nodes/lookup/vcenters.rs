@@ -39,8 +39,8 @@ impl TrackerConfig {
     pub fn check_complete(&self) -> Result<(), Unknown> {
         let Some(refused) = self.rejected.first() else { return Ok(()) };
         let message = format!(
-            "the vCenter of the environment variable {refused} is turned off because of a mistake in the configuration, and may \
-             have the machine"
+            "the vCenter of the environment variable {refused} is turned off because of an error in the \
+             configuration, and may have the VM"
         );
         Err(Unknown::new(reason::VCenterNotConfigured, message))
     }
@@ -142,14 +142,14 @@ impl Tracker {
             }
         }
         if lost_nodes == 0 || is_standby {
-            debug!(vcenter = server, "not asked any more");
+            debug!(vcenter = server, "no longer searched");
         } else {
             let reason = reason::VCenterNotConfigured;
             warn!(
                 vcenter = server,
                 nodes = lost_nodes,
                 %reason,
-                "{file} does not name this vCenter any more: nothing is known of its nodes, and they stay as they are"
+                "{file} no longer names this vCenter: the state of its Nodes is unknown, and they stay unchanged"
             );
         }
     }

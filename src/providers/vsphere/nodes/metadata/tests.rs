@@ -184,7 +184,7 @@ fn a_virtual_address_is_passed_over_with_a_note() {
     };
     for (case, rules, shared, expected, reported) in [
         ("nobody else has it", with(true, &[]), None, "10.0.0.100", None),
-        ("others have it", with(true, &[]), Some(virtual_ip), "10.0.0.1", Some("other nodes' machines")),
+        ("others have it", with(true, &[]), Some(virtual_ip), "10.0.0.1", Some("VMs of other Nodes")),
         ("the API server's", with(true, &[mapped]), None, "10.0.0.1", Some("API server")),
         ("not asked for", with(false, &[virtual_ip]), Some(virtual_ip), "10.0.0.100", None),
     ] {
@@ -369,7 +369,7 @@ fn what_the_guest_or_the_account_lacks_is_named_with_the_state_of_the_vm_first()
             "off, with the name that vCenter remembers and no address",
             VmRecord { power_state: Some(PowerState::PoweredOff), ..machine(&[]) },
             "VMPoweredOff",
-            vec!["vm (vm-1): it is powered off; "],
+            vec!["VM vm (vm-1) is powered off; "],
         ),
         (
             "suspended",
@@ -391,7 +391,7 @@ fn what_the_guest_or_the_account_lacks_is_named_with_the_state_of_the_vm_first()
             "an orphaned machine",
             VmRecord { host_name: String::new(), connection_state: Some("orphaned".into()), ..machine(&["10.0.0.1"]) },
             "ToolsNotRunning",
-            vec!["VM vm (vm-1) is orphaned (its ESXi host does not have it any more)"],
+            vec!["VM vm (vm-1) is orphaned (its ESXi host no longer has it)"],
         ),
         (
             "no right",

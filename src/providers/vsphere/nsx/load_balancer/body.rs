@@ -129,7 +129,7 @@ pub fn edit(object: &mut Object, before: &Resource, desired: &Resource, cluster:
 fn named(ClusterLayout { cluster, .. }: &ClusterLayout, Owner { service, .. }: &Owner<'_>, new: &Resource) -> Object {
     let mut object = Object::default();
     let of_service = (format!("cluster:{cluster}:{service}"), format!(", service {service}"));
-    let (what, (name, service)) = match new.kind {
+    let (kind, (name, service)) = match new.kind {
         ObjectKind::Allocation => return object,
         ObjectKind::LbService => ("virtual server pool", (format!("cluster:{cluster}"), String::new())),
         ObjectKind::VirtualServer => ("virtual server", of_service),
@@ -137,19 +137,19 @@ fn named(ClusterLayout { cluster, .. }: &ClusterLayout, Owner { service, .. }: &
         ObjectKind::Group => ("source ranges", of_service),
         ObjectKind::PersistenceProfile => ("session affinity", of_service),
         ObjectKind::Monitor => {
-            let (word, what) = match new.spec.monitor_type {
+            let (word, kind) = match new.spec.monitor_type {
                 Some(MonitorType::Http) => ("http", "http monitor"),
                 Some(MonitorType::Icmp) => ("icmp", "icmp monitor"),
                 Some(MonitorType::Tcp) | None => ("tcp", "tcp monitor"),
             };
             let (name, service) = of_service;
             match new.spec.number {
-                Some(number) => (what, (format!("{name}:{number}"), format!("{service}, port {number}"))),
-                None => (what, (format!("{name}:{word}"), service)),
+                Some(number) => (kind, (format!("{name}:{number}"), format!("{service}, port {number}"))),
+                None => (kind, (format!("{name}:{word}"), service)),
             }
         }
     };
-    let description = format!("{what} for cluster {cluster}{service} created by {PROGRAM}");
+    let description = format!("{kind} for cluster {cluster}{service} created by {PROGRAM}");
     set(&mut object, "display_name", shortened(name, LONGEST_NAME));
     set(&mut object, "description", shortened(description, LONGEST_DESCRIPTION));
     object

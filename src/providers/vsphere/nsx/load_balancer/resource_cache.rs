@@ -552,7 +552,7 @@ impl ResourceCache {
                 Ok(ServiceInFlight { cache: self, service: service.into() })
             }
             Entry::Occupied(_) => {
-                let message = "what is left of a Service of this name is being deleted".to_owned();
+                let message = "the remaining objects of a Service of this name are being deleted".to_owned();
                 Err(Error::Pending { message, after: Duration::from_secs(1) })
             }
         }

@@ -369,7 +369,8 @@ impl<'a> ServiceCall<'a> {
             Some(node) => {
                 let node = node::name(&node);
                 let object = format!(
-                    "the machine of node {node} is not known yet, and decides which virtual servers are the Service's"
+                    "the VM of Node {node} is not known yet, and determines which virtual servers belong to the \
+                     Service"
                 );
                 Err(self.wait(&object, SOON))
             }
@@ -387,7 +388,7 @@ impl<'a> ServiceCall<'a> {
             None => Ok(()),
             Some(node) => {
                 let node = node::name(node);
-                Err(self.wait(&format!("the machine of node {node} is being looked up"), Duration::from_secs(1)))
+                Err(self.wait(&format!("the lookup of the VM of Node {node} is under way"), Duration::from_secs(1)))
             }
         }
     }

@@ -221,8 +221,8 @@ pub fn check_address(features: &Features, address: IpAddr) -> Result<(), Error> 
     match features.address.filter(|wanted| *wanted != address) {
         None => Ok(()),
         Some(wanted) => Err(not_possible(format!(
-            "spec.loadBalancerIP asks for {wanted}, and the load balancer has {address}; the address of a load balancer is \
-             not changed: create the Service again"
+            "spec.loadBalancerIP requests {wanted}, and the load balancer has {address}; the address of a load \
+             balancer cannot change: create the Service again"
         ))),
     }
 }
@@ -314,7 +314,7 @@ pub fn check_class(config: &LoadBalancerConfig, class: &str) -> Result<(), Error
         known.push(DEFAULT_CLASS);
     }
     let message = format!(
-        "the annotation {ANNOTATION_CLASS} asks for the class {}, which the cloud config does not have; it has {}",
+        "the annotation {ANNOTATION_CLASS} requests the class {}, which the cloud config does not have; it has {}",
         quoted(class),
         known.join(", ")
     );
@@ -478,7 +478,7 @@ mod tests {
         assert!(
             error
                 .to_string()
-                .starts_with("spec.loadBalancerIP asks for 192.0.2.7, and the load balancer has 192.0.2.8")
+                .starts_with("spec.loadBalancerIP requests 192.0.2.7, and the load balancer has 192.0.2.8")
         );
         let affinity = service(json!({"spec": {"sessionAffinity": "ClientIP"}}));
         assert_eq!(features_of(&affinity, ServiceRules::default(), V4).unwrap().affinity, Some(AFFINITY));

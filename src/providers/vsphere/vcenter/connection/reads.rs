@@ -169,7 +169,7 @@ impl Vcenter {
             return ReadAnswer::Silent(failure);
         }
         if after.instance_uuid != before.instance_uuid {
-            return ReadAnswer::Silent(VcenterFailure::unavailable("another vCenter answers at its address by now"));
+            return ReadAnswer::Silent(VcenterFailure::unavailable("another vCenter now answers at its address"));
         }
         ReadAnswer::Found(answer)
     }

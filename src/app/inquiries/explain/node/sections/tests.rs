@@ -205,7 +205,7 @@ fn a_blocked_node_shows_its_reason_who_acts_and_a_command_with_its_names() {
         ("page", "docs/reasons.md#nozonetags"),
     ];
     let expected = expected.map(|(label, text)| (label.to_owned(), text.to_owned()));
-    assert_eq!(facts(&inquiry, "What blocks it"), expected);
+    assert_eq!(facts(&inquiry, "Reason for the block"), expected);
     let next = facts(&inquiry, "Next attempt");
     assert_eq!(next[0].1, "the next poll of the tags");
     assert_eq!(next[1].1, "in 23 s, after 4 failures");
@@ -213,7 +213,7 @@ fn a_blocked_node_shows_its_reason_who_acts_and_a_command_with_its_names() {
     if let Some(preview) = &mut inquiry.preview {
         preview.plan = Some(NodePlan::default());
     }
-    let now = facts(&inquiry, "What blocks it").into_iter().find(|(label, _)| label == "now");
+    let now = facts(&inquiry, "Reason for the block").into_iter().find(|(label, _)| label == "now");
     assert_eq!(now.map(|(_, text)| text), Some("the reason is gone, and the Node waits for its next reconcile".into()));
 }
 
@@ -336,7 +336,7 @@ fn a_settled_node_is_held_again_once_its_plan_has_something_to_do() {
     }
     let preview = Some(NodePreview { plan: blocked_plan(reason::NoAddresses), ..preview() });
     let inquiry = NodeInquiry { node: initialised(), preview, ..inquiry() };
-    let shown = facts(&inquiry, "What blocks it");
+    let shown = facts(&inquiry, "Reason for the block");
     assert_eq!(shown[0], ("reason".to_owned(), "NoAddresses: why".to_owned()));
     assert!(shown.iter().any(|(label, text)| label == "page" && text == "docs/reasons.md#noaddresses"), "{shown:?}");
 }
@@ -373,7 +373,7 @@ fn a_node_that_is_never_initialised_is_held_with_the_command_that_starts_it() {
     let explanation = inquiry.explanation();
     let summary = "has no provider ID and no taint, so it is never initialised";
     assert_eq!((explanation.state, explanation.summary.as_str()), (SubjectState::Held, summary));
-    let shown = facts(&inquiry, "What blocks it");
+    let shown = facts(&inquiry, "Reason for the block");
     let fix = shown.iter().find(|(label, _)| label == "fix").map(|(_, text)| text.as_str());
     assert_eq!(fix, Some("kubectl taint node worker-7 node.cloudprovider.kubernetes.io/uninitialized=true:NoSchedule"));
 }
@@ -384,7 +384,7 @@ fn a_command_names_a_match_only_if_it_is_the_only_one() {
     for (matches, is_named) in [(vec![other()], true), (vec![other(), vm()], false)] {
         let report = Some(NodeVmReport { vm: None, matches, ..report() });
         let preview = Some(NodePreview { plan: blocked_plan(vsphere::VMNotReadable), ..preview() });
-        let shown = facts(&NodeInquiry { report, preview, ..inquiry() }, "What blocks it");
+        let shown = facts(&NodeInquiry { report, preview, ..inquiry() }, "Reason for the block");
         let fix = shown.iter().find(|(label, _)| label == "fix").map(|(_, text)| text.clone()).unwrap();
         assert_eq!(fix.contains("/dc-1/vm/"), is_named, "{fix}");
     }
@@ -439,7 +439,7 @@ fn without_a_process_the_plan_of_a_new_leader_is_shown_and_no_attempt() {
     ] {
         assert_eq!(inquiry.state(), (state, summary.to_owned()));
         let next = facts(&inquiry, "Next attempt");
-        let expected = "not known: only the leader knows when it looks at the Node again";
+        let expected = "not known: only the leader knows when it reconciles the Node again";
         assert_eq!(next.last().unwrap(), &("reconcile".to_owned(), expected.to_owned()), "{next:?}");
     }
 }

@@ -293,14 +293,14 @@ const VECTORS: &[Vector] = &[
             ("password_0", "p0"),
         ],
         servers: &[("vc", "u0/p0")],
-        problems: &["server \"vc\" stands there in both layouts; the indexed one counts"],
+        problems: &["server \"vc\" is there in both layouts; the indexed one is used"],
     },
     Vector {
         id: "W27",
         case: "a server in both layouts, one of them incomplete",
         keys: &[("vc.username", "u"), ("vc.password", "p"), ("server_0", "vc"), ("username_0", "u0")],
         servers: &[("vc", "u/p")],
-        problems: &["server \"vc\" stands there in both layouts; the other one"],
+        problems: &["server \"vc\" is there in both layouts; the other one"],
     },
     Vector {
         id: "W27",

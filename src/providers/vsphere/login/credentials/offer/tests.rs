@@ -180,7 +180,8 @@ fn a_certificate_in_the_file_is_a_login_by_certificate_and_half_of_one_is_none()
         shown(&entry.credential_settings().offer(Path::new(DEFAULT), &BTreeMap::new()))
     };
     assert_eq!(with_user("-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"), "certificate");
-    let expected = "missing: the pair of the cloud config: its user name begins like a PEM certificate and is none";
+    let expected =
+        "missing: user and password in the cloud config: its user name begins like a PEM certificate and is none";
     assert_eq!(with_user("-----BEGIN CERTIFICATE-----\nMIIB\n"), expected);
 }
 
@@ -210,7 +211,7 @@ fn nsx_has_the_credentials_of_its_secret_and_those_of_the_file_until_the_secret_
     let good = || read(&[("username", "of the secret"), ("password", "p")]);
     let none = "missing: Secret ns/n: its key \"password\" is missing or empty";
     for (case, reading, without_file, with_file) in [
-        ("not looked at yet", None, "pending: Secret ns/n has not been read yet", None),
+        ("not checked yet", None, "pending: Secret ns/n has not been read yet", None),
         ("read", Some(good()), "of the secret", Some("of the secret")),
         ("without password", Some(read(&[("username", "u")])), none, Some("of the file")),
         (

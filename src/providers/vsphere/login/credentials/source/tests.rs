@@ -188,7 +188,7 @@ fn s14_a_secret_that_is_emptied_keeps_its_last_credentials() {
     assert!(matches!(source.find("vc", &place()), SourceAnswer::Missing(_)));
     source.take(version(2, &VC));
     let changes = source.take(version(3, &[]));
-    assert_eq!(changes.problems, ["it holds no credentials any more; the last ones stay in use"]);
+    assert_eq!(changes.problems, ["it has no credentials; the previous ones stay in use"]);
     assert_eq!(source.find("vc", &place()), found("u", "p", 2));
 }
 

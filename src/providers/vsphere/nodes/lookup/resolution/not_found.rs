@@ -106,7 +106,7 @@ pub(super) fn nothing_found(question: &Question<'_>, mut set_aside: Vec<String>)
         return LookupDecision::Unresolved(unanswered(question.vcenters, message));
     }
     if let Some(unqueried) = &question.unqueried {
-        let message = format!("not found in the vCenters that can be asked; {}", unqueried.message);
+        let message = format!("not found in the vCenters that can be searched; {}", unqueried.message);
         return LookupDecision::Unresolved(Unknown::new(unqueried.reason, message));
     }
     if let Some(mismatch) = mismatch(question) {
@@ -116,9 +116,7 @@ pub(super) fn nothing_found(question: &Question<'_>, mut set_aside: Vec<String>)
         return LookupDecision::SearchByName;
     }
     let gone = question.vcenters.iter().filter_map(|asked| match asked.answer {
-        SearchAnswer::Gone(id) => {
-            Some(format!("{id}, which the node had, does not exist on {} any more", asked.server))
-        }
+        SearchAnswer::Gone(id) => Some(format!("VM {id}, which backed the Node, no longer exists on {}", asked.server)),
         _ => None,
     });
     set_aside.extend(gone);
@@ -127,8 +125,8 @@ pub(super) fn nothing_found(question: &Question<'_>, mut set_aside: Vec<String>)
     let unknown = Unknown::new(
         reason::VMNotFound,
         format!(
-            "no virtual machine with {} in {}{aside}; check that the machine exists there, that the account may read \
-             it, and that `datacenters` covers it",
+            "no virtual machine with {} in {}{aside}; check that the VM exists there, that the account may read it, \
+             and that `datacenters` covers it",
             search_terms(node, question.asked_by_name),
             listed(&places)
         ),
@@ -162,11 +160,11 @@ fn mismatch(question: &Question<'_>) -> Option<Unknown> {
         .iter()
         .filter_map(|queried| match queried.answer {
             SearchAnswer::Changed { id, uuid } => {
-                Some(format!("{id} on {}, which the node had, has BIOS UUID {uuid} by now", queried.server))
+                Some(format!("VM {id} on {}, which backed the Node, now has BIOS UUID {uuid}", queried.server))
             }
             SearchAnswer::Elsewhere(ids) => {
                 let system_uuid = question.node.system_uuid.as_ref().map(ToString::to_string).unwrap_or_default();
-                Some(format!("{} on {} has the node's systemUUID {system_uuid}", listed(ids), queried.server))
+                Some(format!("VM {} on {} has the Node's systemUUID {system_uuid}", listed(ids), queried.server))
             }
             _ => None,
         })
@@ -177,8 +175,8 @@ fn mismatch(question: &Question<'_>) -> Option<Unknown> {
     Some(Unknown::new(
         reason::ProviderIDMismatch,
         format!(
-            "no virtual machine has the BIOS UUID of the provider ID, {own}; {}; delete the Node and restart its kubelet, \
-             or set uuid.bios of the machine back to {own} while it is off",
+            "no virtual machine has the BIOS UUID of the provider ID, {own}; {}; delete the Node and restart its \
+             kubelet, or set uuid.bios of the VM back to {own} while it is powered off",
             listed(&found)
         ),
     ))

@@ -159,7 +159,7 @@ fn decide(vcenters: &[Vc], extra: &Extra) -> LookupDecision {
         vcenters: &queried,
         unqueried: extra.is_incomplete.then(|| Unknown::new(reason::VCenterNotConfigured, "vCenter b is turned off")),
         waiting_time: Duration::from_secs(extra.waited),
-        owner_clause: &|_| extra.taken.then(|| "already backs node node-7".to_string()),
+        owner_clause: &|_| extra.taken.then(|| "already backs Node node-7".to_string()),
         allow_name_match: extra.allow_name_match,
     })
 }
@@ -556,13 +556,7 @@ fn what_was_read_of_the_machine_the_node_had_says_more_than_a_search_that_finds_
         ("denied", vec![Vc::none(), denied()], known(), "NoPermission", "NoPermission on VirtualMachine:vm-3"),
         ("denied, another silent", vec![Vc::silent(), denied()], known(), "NoPermission", "connection refused"),
         ("a denial is no reason to ask by name", vec![denied()], Extra::default(), "NoPermission", ""),
-        (
-            "gone",
-            vec![gone()],
-            known(),
-            "VMNotFound",
-            "vm-3, which the node had, does not exist on vc.example any more",
-        ),
+        ("gone", vec![gone()], known(), "VMNotFound", "VM vm-3, which backed the Node, no longer exists on vc.example"),
         ("gone, one silent", vec![gone(), Vc::silent()], known(), "VCenterUnavailable", "connection refused"),
         ("gone, without a provider ID", vec![gone()], Extra::default(), "by name", ""),
         ("another UUID under the same id", vec![changed()], known(), "ProviderIDMismatch", OTHER_UUID),
@@ -646,7 +640,7 @@ fn a_machine_backs_one_node_and_an_initialised_node_keeps_its_own() {
         assert_eq!(told(&decision), expected, "{name}");
         if expected == "VMBacksAnotherNode" {
             let message = format!("{decision:?}");
-            for part in ["a (vm-1 on vc.example, powered on) already backs node node-7", "delete it", "uuid.bios"] {
+            for part in ["VM a (vm-1 on vc.example, powered on) already backs Node node-7", "delete it", "uuid.bios"] {
                 assert!(message.contains(part), "{name}: {part:?} is missing in {message}");
             }
         }
@@ -666,21 +660,21 @@ fn a_provider_id_that_names_no_machine_is_told_with_the_nodes_own_machine_and_th
     let changed = || answers(SearchAnswer::Changed { id: "vm-3".into(), uuid: OTHER_UUID.parse().unwrap() });
     let elsewhere = || answers(SearchAnswer::Elsewhere(vec!["vm-7".into()]));
     let extra = || Extra { node: Some(facts()), ..Extra::default() };
-    let repair = format!("delete the Node and restart its kubelet, or set uuid.bios of the machine back to {UUID}");
+    let repair = format!("delete the Node and restart its kubelet, or set uuid.bios of the VM back to {UUID}");
     for (name, vcenters, extra, expected, parts) in [
         (
             "the machine it had has another UUID",
             vec![changed()],
             extra(),
             "ProviderIDMismatch",
-            vec![UUID, "vm-3 on vc.example, which the node had", OTHER_UUID, repair.as_str()],
+            vec![UUID, "VM vm-3 on vc.example, which backed the Node", OTHER_UUID, repair.as_str()],
         ),
         (
             "another machine has its system UUID",
             vec![Vc::none(), elsewhere()],
             extra(),
             "ProviderIDMismatch",
-            vec![UUID, "vm-7 on vc.example has the node's systemUUID", OTHER_UUID, repair.as_str()],
+            vec![UUID, "VM vm-7 on vc.example has the Node's systemUUID", OTHER_UUID, repair.as_str()],
         ),
         (
             "the provider ID's machine is found",
@@ -728,7 +722,7 @@ fn a_message_names_every_match_and_every_place_but_no_more_than_ten_of_a_kind() 
     let matches = |count: usize| vec![Vc::with(ids.iter().take(count).map(|id| (*id, machine("twin"))).collect())];
     let few = message(decide(&matches(10), &Extra::default()));
     for id in ids.iter().take(10) {
-        assert!(few.contains(&format!("twin ({id} on vc.example, powered on)")), "{id} is missing in {few}");
+        assert!(few.contains(&format!("VM twin ({id} on vc.example, powered on)")), "{id} is missing in {few}");
     }
     let many = message(decide(&matches(12), &Extra::default()));
     assert_eq!(many.matches("twin (").count(), 10, "{many}");

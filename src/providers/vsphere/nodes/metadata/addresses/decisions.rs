@@ -143,13 +143,13 @@ mod tests {
                 "lan 10.1.0.9: not preferred",
                 "lan 10.2.0.1: in no configured CIDR",
                 "lan fe80::1: link-local",
-                "lan fd00::1: of a family that is not asked for",
+                "lan fd00::1: of a family that is not requested",
                 "dmz 10.9.0.1: not preferred",
                 " 172.17.0.1: its interface has no virtual NIC",
             ]
         );
         let none = shown(&[nic("lan", &["10.9.0.1"])], &demoted, &[V6], &rules);
-        assert_eq!(none, ["lan 10.9.0.1: of a family that is not asked for"], "no address is chosen");
+        assert_eq!(none, ["lan 10.9.0.1: of a family that is not requested"], "no address is chosen");
     }
 
     #[test]

@@ -61,7 +61,7 @@ impl Refusals<'_> {
             return what.to_owned();
         }
         if !self.families.contains(&IpFamily::of(ip)) {
-            return "of a family that is not asked for".to_owned();
+            return "of a family that is not requested".to_owned();
         }
         let excluding = |excluded: &[IpNet]| excluded.iter().find(|network| network.contains(&ip)).copied();
         match (excluding(&self.rules.internal.excluded), excluding(&self.rules.external.excluded)) {

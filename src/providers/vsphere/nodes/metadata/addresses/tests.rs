@@ -308,7 +308,7 @@ fn w48_names_that_match_nothing_leave_what_cidrs_find_and_no_guess() {
     }
     let error = choose(&dual, &Preferences::default(), &[V4], &names.rules()).unwrap_err();
     for part in
-        ["\"zzz\" or \"yyy\"", "\"n1\" [10.0.0.1 (in no configured CIDR), fd00::1 (of a family that is not asked for)]"]
+        ["\"zzz\" or \"yyy\"", "\"n1\" [10.0.0.1 (in no configured CIDR), fd00::1 (of a family that is not requested)]"]
     {
         assert!(error.contains(part), "{part} in {error}");
     }
@@ -446,7 +446,7 @@ fn each_candidate_is_named_with_what_refused_it() {
         ("ff05::1", &[V6], Set::default(), "multicast"),
         ("255.255.255.255", &[V4], Set::default(), "broadcast"),
         ("fe80::1", &[V6], Set::default(), "link-local"),
-        ("fd00::1", &[V4], Set::default(), "of a family that is not asked for"),
+        ("fd00::1", &[V4], Set::default(), "of a family that is not requested"),
         ("10.0.0.1", &[V4], both, "excluded by 10.0.0.0/8 as InternalIP and by 10.0.0.0/16 as ExternalIP"),
         ("10.0.0.1", &[V4, V6], Set { excl_ext: "10.0.0.0/8", ..both }, "excluded by 10.0.0.0/8"),
         ("10.0.0.1", &[V4], names, "in no configured CIDR"),

@@ -111,7 +111,7 @@ impl NsxBackend {
         match self.client.get(path, Calls::of(kind).get).await {
             Ok(object) if object.path() == path => Ok(Some(object)),
             Ok(_) => {
-                let message = format!("{doing}: the answer is not the object that was asked for");
+                let message = format!("{doing}: the answer is not the requested object");
                 Err(Error::Failed { reason: reason::NSXUnavailable, message, after: None })
             }
             Err(error) if error.kind == client::Kind::NotFound => Ok(None),

@@ -80,7 +80,7 @@ impl ServiceCall<'_> {
     ) -> Result<(), Error> {
         // The claim comes first: after another claim ends, the check finds the reservation of that Service.
         let is_new = self.cache().claim_address(&self.key, address).map_err(|other| {
-            let reason = format!("the Service {other} asks for it, too; give one of them another spec.loadBalancerIP");
+            let reason = format!("the Service {other} requests it, too; give one of them another spec.loadBalancerIP");
             unavailable(&spec.address_pool, address, &reason)
         })?;
         let checked = self.check_is_free(target, spec, address).await;

@@ -312,7 +312,7 @@ impl ServiceCall<'_> {
         }
         let family = family.as_str();
         Err(config_wrong(format!(
-            "the IP pool {address_pool} has no {family} addresses, and the Service asks for {family}"
+            "the IP pool {address_pool} has no {family} addresses, and the Service requires {family}"
         )))
     }
 
@@ -487,8 +487,9 @@ impl ServiceCall<'_> {
         if class != requested {
             let annotation = service_request::ANNOTATION_CLASS;
             let message = format!(
-                "the load balancer has the class {class:?}, and the annotation {annotation} asks for {requested:?}: the class \
-                 of a load balancer cannot change; set the annotation back, or delete the Service and create it again"
+                "the load balancer has the class {class:?}, and the annotation {annotation} requests {requested:?}: \
+                 the class of a load balancer cannot change; set the annotation back, or delete the Service and \
+                 create it again"
             );
             return Err(Error::Invalid { reason: reason::LoadBalancerClassFixed, message });
         }
@@ -581,9 +582,9 @@ fn only(found: Option<&Vec<String>>, object: impl Fn() -> String) -> Result<Stri
         Some([one]) => Ok(one.clone()),
         None | Some([]) => Err(config_wrong(format!("{} of the cloud config is not found in NSX", object()))),
         Some(several) => {
-            let (what, count) = (object(), several.len());
+            let (object, count) = (object(), several.len());
             Err(config_wrong(format!(
-                "{what} of the cloud config is not unique in NSX: {count} have the name; give its id or path"
+                "{object} of the cloud config is not unique in NSX: {count} have the name; give its id or path"
             )))
         }
     }

@@ -92,8 +92,8 @@ pub fn all() -> Vec<Mutant> {
             "absence-unconfigured-vcenter",
             ABSENCE,
             (
-                "    if evidence.is_empty() {\n        let message = format!(\n            \"{} was in the vCenter",
-                "    if false {\n        let message = format!(\n            \"{} was in the vCenter",
+                "    if evidence.is_empty() {\n        let message = format!(\n            \"VM {} was in the vCenter",
+                "    if false {\n        let message = format!(\n            \"VM {} was in the vCenter",
             ),
             UNIT,
         ),

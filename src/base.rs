@@ -1,5 +1,6 @@
 //! Foundation: pure code that every module may use and that uses no other module.
 
+pub mod abbreviation;
 pub mod addresses;
 pub mod backoff;
 pub mod error_chain;

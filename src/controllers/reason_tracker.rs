@@ -17,7 +17,7 @@ pub(in crate::controllers) struct ReasonTracker {
 }
 
 /// Maximum number of characters of a message.
-const MESSAGE: usize = 300;
+const MESSAGE: usize = 2_000;
 
 struct TrackedReason {
     entry: Entry,
@@ -37,7 +37,7 @@ pub struct BlockedObject {
     pub reason: Reason,
     /// Time for which this reason has blocked the object.
     pub blocked_for: Duration,
-    /// Details for users, at most 300 characters and an ellipsis. Empty if the controller keeps no message.
+    /// Details for users, at most 2,000 characters and an ellipsis. Empty if the controller keeps no message.
     pub message: String,
 }
 
@@ -74,7 +74,7 @@ impl ReasonTracker {
         old.is_none_or(|(old, _)| old != reason)
     }
 
-    /// Keeps the first 300 characters of the message of a blocked object, for readers. An ellipsis ends a longer message.
+    /// Keeps the first 2,000 characters of the message of a blocked object, for readers. An ellipsis ends a longer message.
     pub(in crate::controllers) fn set_message(&self, key: &str, message: &str) {
         let mut clipped: String = message.chars().take(MESSAGE).collect();
         if message.chars().nth(MESSAGE).is_some() {

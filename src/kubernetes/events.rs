@@ -20,6 +20,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::call::{CallError, limited};
+use crate::base::abbreviation::{MAX_MESSAGE, abbreviated};
 use crate::base::error_chain::chain;
 use crate::runtime::metrics::{Registry, counter_vec};
 use crate::runtime::tasks::BoxError;
@@ -105,7 +106,7 @@ impl Recorder {
         registry.register(Box::new(self.dropped.clone()))
     }
 
-    /// Records an Event about `object`. A repeated Event raises the count of the earlier Event. Never waits: if the
+    /// Records an Event about `object`. A long message is [abbreviated]; the caller logs it in full. A repeated Event raises the count of the earlier Event. Never waits: if the
     /// queue is full, the Event is dropped and counted.
     pub fn event(&self, object: &ObjectReference, event_type: EventType, reason: &'static str, message: &str) {
         let fact = RecordedEvent {
@@ -113,7 +114,7 @@ impl Recorder {
             object: object.clone(),
             event_type,
             reason,
-            message: truncated(message).to_owned(),
+            message: truncated(message),
             at: Timestamp::now(),
         };
         if self.queue.try_send(fact).is_err() {
@@ -248,10 +249,11 @@ fn new_event(fact: &RecordedEvent, write: &EventWrite, namespace: &str) -> Event
     }
 }
 
-/// Returns the message, cut at a character boundary. Leaves room for the prefix of combined Events.
-fn truncated(message: &str) -> &str {
+/// Returns the message as an Event has it. Leaves room for the prefix of combined Events.
+fn truncated(message: &str) -> String {
+    let short = abbreviated(message, MAX_MESSAGE - correlator::COMBINED.len());
     let limit = LONGEST_MESSAGE - correlator::COMBINED.len();
-    message.get(..message.floor_char_boundary(limit)).unwrap_or(message)
+    short.get(..short.floor_char_boundary(limit)).unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ mod rules;
 #[cfg(test)]
 mod tests;
 
-use super::outside_text::clipped;
+use super::outside_text::{clipped, full_message};
 use super::{Explanation, not_known};
 use crate::app::inquiries::answer_time::AnswerTime;
 use crate::app::inquiries::completeness::nodes_gap;
@@ -259,7 +259,7 @@ fn presence_section(presence: &Presence) -> Section {
         }
         Presence::Unknown(unknown) => {
             let mut section = Section::new("Proof");
-            section.add("incomplete", format!("{}: {}", unknown.reason, clipped(&unknown.message)));
+            section.add("incomplete", format!("{}: {}", unknown.reason, full_message(&unknown.message)));
             section
         }
     }
@@ -269,7 +269,7 @@ fn presence_section(presence: &Presence) -> Section {
 fn proof_section(proof: &AbsenceProof) -> Section {
     let mut section = Section::new("Proof that the VM is deleted");
     for (number, piece) in (1..).zip(proof.evidence()) {
-        section.add(&number.to_string(), clipped(piece));
+        section.add(&number.to_string(), full_message(piece));
     }
     section
 }

@@ -1,7 +1,7 @@
 //! `explain route NODE`: the routes to the pod networks of one Node.
 
 use super::actors::{CLUSTER, GUEST, NSX};
-use super::outside_text::clipped;
+use super::outside_text::{clipped, full_message};
 use super::{Explanation, not_known};
 use crate::app::catalogue;
 use crate::app::inquiries::answer_time::AnswerTime;
@@ -118,7 +118,7 @@ fn standing(facts: &RouteFacts, unrealized: Option<&PodNetworkFacts>) -> (Subjec
         return (SubjectState::Held, format!("{} held{lasting}: {word}", clipped(&network.text)));
     }
     if !facts.are_listed {
-        let why = facts.listing_failure.as_deref().map(|failure| format!(": {}", clipped(failure)));
+        let why = facts.listing_failure.as_deref().map(|failure| format!(": {}", full_message(failure)));
         let why = why.unwrap_or_default();
         return (SubjectState::Unknown, format!("not known: the routes were not listed yet in this term{why}"));
     }
@@ -137,7 +137,7 @@ fn standing(facts: &RouteFacts, unrealized: Option<&PodNetworkFacts>) -> (Subjec
             match &facts.listing_failure {
                 Some(failure) => {
                     let text =
-                        format!("not known: {ready} in the last list, and no list succeeds: {}", clipped(failure));
+                        format!("not known: {ready} in the last list, and no list succeeds: {}", full_message(failure));
                     (SubjectState::Unknown, text)
                 }
                 None => (SubjectState::Settled, ready),
@@ -163,7 +163,7 @@ fn network_section(
         (None, _) => section.add("state", "pending: not tried since the last change"),
     }
     section.add_some("network", facts.refusal.as_deref().map(clipped));
-    section.add_some("failure", facts.failure.as_ref().map(|failure| clipped(&failure.message)));
+    section.add_some("failure", facts.failure.as_ref().map(|failure| full_message(&failure.message)));
     if let Some(known) = known {
         add_known_route(&mut section, known);
     }
@@ -182,7 +182,7 @@ fn network_section(
 fn add_known_route(section: &mut Section, known: &KnownRoute) {
     match &known.next_hop {
         Ok(hop) => section.add("next hop", hop.to_string()),
-        Err(why) => section.add_finding("next hop", format!("none: {}", clipped(why))),
+        Err(why) => section.add_finding("next hop", format!("none: {}", full_message(why))),
     }
     section.add("router", known.router.as_str());
     match &known.id {
@@ -246,7 +246,7 @@ fn node_section(facts: &RouteFacts, time: &AnswerTime) -> Section {
     }
     section.add_some("next pass", facts.next_pass.map(|pass| time.wall_clock(pass).to_string()));
     if let Some(failure) = &facts.listing_failure {
-        section.add_finding("list", format!("failed: {}", clipped(failure)));
+        section.add_finding("list", format!("failed: {}", full_message(failure)));
     }
     section
 }

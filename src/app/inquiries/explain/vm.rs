@@ -1,7 +1,7 @@
 //! `explain vm ID|NAME`: which Node a watched VM backs and why, or why none.
 
 use super::node::{entries, found_by_text, has_its_vm, lag_text, vm_section};
-use super::outside_text::clipped;
+use super::outside_text::full_message;
 use super::{Explanation, not_known};
 use crate::app::inquiries::Inquiries;
 use crate::app::inquiries::completeness::vms_gap;
@@ -85,7 +85,7 @@ fn relations(vm: &VmReport, entries: &[(Arc<Node>, Arc<CachedInstance>)]) -> Vec
 
 fn relation(vm: &VmReport, node: &Node, entry: &CachedInstance) -> Option<NodeRelation> {
     let name = node::name(node);
-    let reason_text = |unknown: &Unknown| format!("{}: {}", unknown.reason, clipped(&unknown.message));
+    let reason_text = |unknown: &Unknown| format!("{}: {}", unknown.reason, full_message(&unknown.message));
     match &entry.presence {
         Presence::Exists(bound) if bound.vcenter == vm.key.vcenter && bound.location.vm == vm.key.id => {
             let system_uuid = node::system_uuid(node).parse::<BiosUuid>().ok();
@@ -98,7 +98,7 @@ fn relation(vm: &VmReport, node: &Node, entry: &CachedInstance) -> Option<NodeRe
                 Presence::Unknown(unknown) => {
                     NodeRelation { obstacle: Some(unknown.reason), ..NodeRelation::backed(name, reason_text(unknown)) }
                 }
-                Presence::Absent(proof) => NodeRelation::backed(name, clipped(&proof.to_string())),
+                Presence::Absent(proof) => NodeRelation::backed(name, full_message(&proof.to_string())),
             })
         }
         Presence::Unknown(unknown) if has_match(vm, entry) => Some(NodeRelation::refused(name, reason_text(unknown))),

@@ -207,7 +207,7 @@ async fn a_refusal_says_what_is_wrong_what_was_presented_and_what_mends_it() {
         )
     };
     let compare = "compare the thumbprints with what `govc about.cert -u 127.0.0.1:{port} -k -thumbprint` prints on a \
-                   machine with a safe way to vCenter";
+                   host with a trusted path to vCenter";
     let usual = presented("CN=Test Authority", "1975-01-01", "4096-01-01");
     let cases = [
         (

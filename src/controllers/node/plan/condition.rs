@@ -9,6 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use std::time::Duration;
 
 use super::{NodeBlocked, OwnNode};
+use crate::base::abbreviation::{MAX_MESSAGE, abbreviated};
 use crate::cloud::node;
 
 /// The condition's type.
@@ -16,9 +17,6 @@ pub const CONDITION: &str = node::cache_filter::INITIALIZED;
 
 /// Reason and message of the condition once the Node is initialised.
 const DONE: (&str, &str) = ("Initialized", "The node has its addresses, provider ID and labels.");
-
-/// Maximum length of the message, in bytes. The limit exists because every watcher receives the Node.
-const LONGEST_MESSAGE: usize = 2048;
 
 /// Shortest interval between two writes that change only the message.
 const MESSAGE_PAUSE: Duration = Duration::from_secs(60);
@@ -56,8 +54,7 @@ pub fn plan_condition(ours: &OwnNode, blocked: &NodeBlocked, after: Duration) ->
     if waited < after {
         return ConditionUpdate { again_after: Some(after - waited), ..ConditionUpdate::default() };
     }
-    let message = &blocked.message;
-    let message = message.get(..message.floor_char_boundary(LONGEST_MESSAGE)).unwrap_or_default();
+    let message = abbreviated(&blocked.message, MAX_MESSAGE);
     let standing = node::condition(node, CONDITION).filter(|condition| condition.status == "False");
     let same = standing.filter(|condition| condition.reason.as_deref() == Some(blocked.reason.as_str()));
     if let Some(condition) = same {
@@ -69,7 +66,7 @@ pub fn plan_condition(ours: &OwnNode, blocked: &NodeBlocked, after: Duration) ->
         }
     }
     let since = standing.and_then(|condition| condition.last_transition_time.clone()).unwrap_or(Time(at));
-    let write = condition("False", blocked.reason.as_str(), message, at, since);
+    let write = condition("False", blocked.reason.as_str(), &message, at, since);
     ConditionUpdate { write: Some(write), is_new_reason: same.is_none(), again_after: None }
 }
 

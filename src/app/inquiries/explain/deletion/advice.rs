@@ -2,7 +2,7 @@
 
 use crate::app::inquiries::answer_time::AnswerTime;
 use crate::app::inquiries::explain::actors::{CLUSTER, VSPHERE};
-use crate::app::inquiries::explain::outside_text::clipped;
+use crate::app::inquiries::explain::outside_text::full_message;
 use crate::app::reports::explain::Section;
 use crate::cloud::Reason;
 use crate::controllers::node_lifecycle::candidacy::Candidacy;
@@ -81,7 +81,7 @@ fn without_proof(name: &str, node: &NodeDeletionFacts, word: Reason, message: &s
     } else {
         (format!("{CLUSTER} fixes the cause in the message; then the proof is made again"), vec![delete])
     };
-    HoldAdvice { word, message: clipped(message), actor, remedies }
+    HoldAdvice { word, message: full_message(message), actor, remedies }
 }
 
 /// Returns the reason of the deletion policy.
@@ -127,7 +127,7 @@ pub(super) fn by_policy(name: &str, hold: &HoldReason, time: &AnswerTime) -> Hol
             (CLUSTER.to_owned(), vec![enforce])
         }
     };
-    HoldAdvice { word: hold.reason(), message: clipped(&hold.message(until.as_deref())), actor, remedies }
+    HoldAdvice { word: hold.reason(), message: full_message(&hold.message(until.as_deref())), actor, remedies }
 }
 
 /// Returns the reason of a failed attempt to delete a Node about which every rule has passed.

@@ -6,7 +6,7 @@ use super::rules::{self, PauseReading};
 use super::{node_section, past_section, presence_section, standing, subject};
 use crate::app::inquiries::answer_time::AnswerTime;
 use crate::app::inquiries::explain::Explanation;
-use crate::app::inquiries::explain::outside_text::clipped;
+use crate::app::inquiries::explain::outside_text::{clipped, full_message};
 use crate::app::reports::explain::{Section, SubjectState};
 use crate::controllers::node_lifecycle::candidacy::Candidacy;
 use crate::controllers::node_lifecycle::deletion_history::PastDeletion;
@@ -67,7 +67,7 @@ fn clocks(mode: &DeletionMode, pause: &PauseReading) -> Section {
     match pause {
         PauseReading::Read(Some(pause)) => section.add("pause", clipped(&pause.to_string())),
         PauseReading::Read(None) => section.add("pause", "none"),
-        PauseReading::Unread(why) => section.add_finding("pause", format!("not known: {}", clipped(why))),
+        PauseReading::Unread(why) => section.add_finding("pause", format!("not known: {}", full_message(why))),
     }
     section.add("others", "not known: only the leader has the grace period and the limits");
     section

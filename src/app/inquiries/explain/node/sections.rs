@@ -2,7 +2,7 @@
 
 use super::advice::{Advice, AdviceInputs, RivalNode};
 use crate::app::inquiries::explain::Explanation;
-use crate::app::inquiries::explain::outside_text::clipped;
+use crate::app::inquiries::explain::outside_text::{clipped, full_message};
 use crate::app::reports::explain::{Section, SubjectState};
 use crate::app::reports::text::{count, duration};
 use crate::base::quoting::{listed, quoted};
@@ -201,10 +201,10 @@ impl NodeInquiry {
         let planned = self.planned_block();
         let reason = match (self.blocked(), planned, &self.preview) {
             (Some(blocked), planned, preview) => {
-                section.add_finding("reason", format!("{}: {}", blocked.reason, clipped(&blocked.message)));
+                section.add_finding("reason", format!("{}: {}", blocked.reason, full_message(&blocked.message)));
                 match planned {
                     Some(planned) if planned.reason != blocked.reason => {
-                        section.add("now", format!("{}: {}", planned.reason, clipped(&planned.message)));
+                        section.add("now", format!("{}: {}", planned.reason, full_message(&planned.message)));
                     }
                     None if preview.as_ref().is_some_and(|preview| preview.plan.is_some()) => {
                         section.add("now", "the reason is gone, and the Node waits for its next reconcile");
@@ -214,7 +214,7 @@ impl NodeInquiry {
                 blocked.reason
             }
             (None, Some(planned), _) => {
-                section.add_finding("reason", format!("{}: {}", planned.reason, clipped(&planned.message)));
+                section.add_finding("reason", format!("{}: {}", planned.reason, full_message(&planned.message)));
                 planned.reason
             }
             (None, None, _) if self.is_never_initialised() => {
@@ -240,7 +240,7 @@ impl NodeInquiry {
         let mut section = Section::new("VM");
         match &report.metadata {
             Presence::Exists(_) => {}
-            Presence::Absent(proof) => section.add_finding("none", clipped(&proof.to_string())),
+            Presence::Absent(proof) => section.add_finding("none", full_message(&proof.to_string())),
             // The message is in the first section already.
             Presence::Unknown(unknown) if self.reason() == Some(unknown.reason) => {
                 section.add("none", format!("{}, as above", unknown.reason));
@@ -311,11 +311,11 @@ impl NodeInquiry {
                     let categories: Vec<String> = categories.iter().map(|category| quoted(category)).collect();
                     let objects: Vec<String> = objects.iter().map(checked_text).collect();
                     let text = format!("no tag of category {} on {}", categories.join(" and "), objects.join(", "));
-                    section.add_finding("none", clipped(&text));
+                    section.add_finding("none", full_message(&text));
                 }
             }
             Err(problem) => {
-                section.add_finding("none", format!("{}: {}", problem.reason(), clipped(&problem.to_string())));
+                section.add_finding("none", format!("{}: {}", problem.reason(), full_message(&problem.to_string())));
             }
         }
         section
@@ -345,7 +345,7 @@ impl NodeInquiry {
             section.add("", "nothing");
         }
         for difference in plan.differences.iter().flatten() {
-            section.add("kept", format!("{}: {}", difference.reason, clipped(&difference.describe())));
+            section.add("kept", format!("{}: {}", difference.reason, full_message(&difference.describe())));
         }
         section
     }
@@ -396,8 +396,8 @@ pub(in crate::app::inquiries::explain) fn vm_section(title: &str, vm: &VmReport)
 pub(in crate::app::inquiries::explain) fn lag_text(lag: &InventoryLag) -> String {
     let InventoryLag { age, failure } = lag;
     match age {
-        Some(age) => format!("{} ago: {}", duration(age.as_secs()), clipped(failure)),
-        None => clipped(failure),
+        Some(age) => format!("{} ago: {}", duration(age.as_secs()), full_message(failure)),
+        None => full_message(failure),
     }
 }
 
@@ -475,7 +475,7 @@ pub(in crate::app::inquiries::explain) fn address_text(
         AddressOutcome::NotPreferred => {
             ("not taken".to_owned(), "the rules allow it, and another address comes first".to_owned())
         }
-        AddressOutcome::Refused(why) => ("refused".to_owned(), clipped(why)),
+        AddressOutcome::Refused(why) => ("refused".to_owned(), full_message(why)),
     };
     (label, format!("{text}{place}: {why}"))
 }
@@ -529,15 +529,15 @@ fn location_text(location: &Location) -> String {
 }
 
 fn unknown_text(unknown: &Unknown) -> String {
-    format!("{}: {}", unknown.reason, clipped(&unknown.message))
+    format!("{}: {}", unknown.reason, full_message(&unknown.message))
 }
 
 fn answer_text(answer: &SearchAnswer) -> String {
     let ids = |ids: &[Arc<str>]| listed(&ids.iter().map(|id| id.to_string()).collect::<Vec<_>>());
     match answer {
         SearchAnswer::Pending => "has not answered yet".to_owned(),
-        SearchAnswer::Silent(why) => format!("does not answer: {}", clipped(why)),
-        SearchAnswer::Denied(why) => format!("the account lacks a permission: {}", clipped(why)),
+        SearchAnswer::Silent(why) => format!("does not answer: {}", full_message(why)),
+        SearchAnswer::Denied(why) => format!("the account lacks a permission: {}", full_message(why)),
         SearchAnswer::Gone(id) => format!("no match; the last VM of the Node, {id}, does not exist"),
         SearchAnswer::Changed { id, uuid } => {
             format!("no match; the last VM of the Node, {id}, has the UUID {uuid}")

@@ -2,7 +2,7 @@
 
 use super::{BalancedService, TermFacts};
 use crate::app::inquiries::explain::actors::{CLUSTER, NOBODY, NSX, SERVICE_OWNER};
-use crate::app::inquiries::explain::outside_text::clipped;
+use crate::app::inquiries::explain::outside_text::full_message;
 use crate::app::reports::explain::Section;
 use crate::cloud::Reason;
 use crate::controllers::service::reason as controller;
@@ -34,7 +34,7 @@ pub(super) fn section(known: &BalancedService, blocked: Option<(Reason, String)>
     let mut section = Section::new("Findings");
     let Some((reason, message)) = blocked else { return section };
     let actor = ACTORS.iter().find(|(of, _)| *of == reason).map_or(CLUSTER, |(_, actor)| *actor);
-    section.add_finding(reason.as_str(), clipped(&message));
+    section.add_finding(reason.as_str(), full_message(&message));
     section.add("who acts", actor);
     section.add_some("command", command(known, reason, actor));
     section.add("page", format!("docs/reasons.md#{}", reason.as_str().to_lowercase()));

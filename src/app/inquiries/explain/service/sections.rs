@@ -2,7 +2,7 @@
 
 use super::summary::addresses;
 use super::{BalancedService, TermFacts};
-use crate::app::inquiries::explain::outside_text::clipped;
+use crate::app::inquiries::explain::outside_text::{clipped, full_message};
 use crate::app::reports::explain::Section;
 use crate::app::reports::text::{count, duration};
 use crate::cloud::service;
@@ -76,7 +76,7 @@ fn of_request(section: &mut Section, request: &RequestFacts) {
         section.add_some("address", address.map(|address| format!("{address}, and no other one")));
     }
     for (reason, message) in refusals {
-        section.add_finding("refused", format!("{}: {reason}", clipped(message)));
+        section.add_finding("refused", format!("{}: {reason}", full_message(message)));
     }
 }
 
@@ -112,7 +112,7 @@ fn next(known: &BalancedService) -> Section {
             }
         }
         Some(Err((reason, message))) => {
-            section.add_finding("next step", format!("none, {reason}: {}", clipped(message)))
+            section.add_finding("next step", format!("none, {reason}: {}", full_message(message)))
         }
         Some(Ok(_)) => {}
         None => section.add("next step", "not known before NSX is listed"),
@@ -130,13 +130,13 @@ fn next(known: &BalancedService) -> Section {
         },
     );
     for (reason, message) in &balancer.remarks {
-        section.add("remark", format!("{reason}: {}", clipped(message)));
+        section.add("remark", format!("{reason}: {}", full_message(message)));
     }
     // A command without a daemon has no remarks of calls.
     if let (Some(Ok(PlannedStep { adopted_as_is: Some(message), .. })), true) =
         (state.map(|state| &state.next), known.is_detached)
     {
-        section.add("remark", format!("{LoadBalancerAdoptedAsIs}: {}", clipped(message)));
+        section.add("remark", format!("{LoadBalancerAdoptedAsIs}: {}", full_message(message)));
     }
     section
 }
@@ -168,7 +168,7 @@ fn last_steps(last: &LastStep, age: &str) -> Vec<(&'static str, String)> {
     }
     let outcome = match &last.outcome {
         Some(Ok(())) => "as desired".to_owned(),
-        Some(Err(message)) => clipped(message),
+        Some(Err(message)) => full_message(message),
         None => "the call runs".to_owned(),
     };
     lines.push(("last result", outcome));
@@ -201,7 +201,7 @@ fn objects(known: &BalancedService) -> Section {
     };
     section.add("listed", listed);
     if let Some(failure) = &balancer.list.failure {
-        section.add_finding("list", format!("failed: {}", clipped(failure)));
+        section.add_finding("list", format!("failed: {}", full_message(failure)));
     }
     let Some(ObjectState { lb_service, objects, .. }) = &balancer.state else { return section };
     if !balancer.knows_cluster_uid {
@@ -210,7 +210,7 @@ fn objects(known: &BalancedService) -> Section {
     match lb_service {
         Ok(Some(path)) => section.add("LB service", path.as_str()),
         Ok(None) => section.add("LB service", "none yet: it is created with the first load balancer"),
-        Err(message) => section.add_finding("LB service", clipped(message)),
+        Err(message) => section.add_finding("LB service", full_message(message)),
     }
     for object in objects.iter().take(MAX_OBJECTS) {
         section.add(label(object.kind), clipped(&object.path));

@@ -1,7 +1,7 @@
 //! Pure: the state of a Service in one sentence.
 
 use super::{BalancedService, TermFacts};
-use crate::app::inquiries::explain::outside_text::clipped;
+use crate::app::inquiries::explain::outside_text::full_message;
 use crate::app::reports::explain::{SubjectState, lasting};
 use crate::app::reports::text::{count, duration};
 use crate::cloud::{Reason, service};
@@ -109,7 +109,7 @@ fn as_of_list(summary: Summary, known: &BalancedService) -> Summary {
         return summary;
     }
     let age = known.age(*last);
-    Summary::unknown(format!("not known: {}, as of the list {age} ago: {}", summary.text, clipped(failure)))
+    Summary::unknown(format!("not known: {}, as of the list {age} ago: {}", summary.text, full_message(failure)))
 }
 
 fn of_another_program(service: &Service) -> String {

@@ -131,7 +131,7 @@ fn what_is_no_flag_is_refused_with_the_nearest_one() {
         (&["--cloud-confg=/x"], "error: unknown flag: --cloud-confg; did you mean --cloud-config?"),
         (&["--leader_elect_lease_time=5s"], "error: unknown flag: --leader-elect-lease-time"),
         (&["--no-such-thing-at-all"], "error: unknown flag: --no-such-thing-at-all\n"),
-        (&["serve"], "error: \"vsphere-cloud-controller-manager\" does not take any arguments, got \"serve\""),
+        (&["--v=2", "serve"], "error: \"vsphere-cloud-controller-manager\" takes no arguments other than flags, got"),
         (&["--kubeconfig"], "error: flag needs a value: --kubeconfig"),
     ];
     for (arguments, expected) in cases {
@@ -140,6 +140,14 @@ fn what_is_no_flag_is_refused_with_the_nearest_one() {
         assert_eq!(output.status.code(), Some(1), "{arguments:?}: {told}");
         assert!(told.starts_with(expected), "{arguments:?}: {told}");
     }
+}
+
+#[test]
+fn a_first_word_that_is_no_command_is_refused_with_the_commands() {
+    let output = run(&["serve"]);
+    let expected = "error: unknown command \"serve\"; commands: status, explain, plan, check, deletions, bundle, \
+                    config-lint, completion\n";
+    assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(2), expected));
 }
 
 #[test]

@@ -10,7 +10,6 @@ use crate::base::go_flags::parse_bool;
 use clap::Command;
 use clap::builder::Resettable;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use commands::COMMANDS;
 use std::ffi::{OsStr, OsString};
 
 pub use flag::{Flag, FlagDefinition, Kind};
@@ -23,6 +22,9 @@ const ABOUT: &str =
     "Connects a Kubernetes cluster to vSphere: initialises nodes from vCenter and keeps them up to date.";
 const USAGE: &str = "vsphere-cloud-controller-manager [flags]
        vsphere-cloud-controller-manager COMMAND [options]";
+
+/// Heading of the flags that have no effect. They come last.
+const WITHOUT_EFFECT: &str = "Flags without effect (accepted, so that the flags of the Go program can stay)";
 
 const OURS: &str = "Flags the Go program does not have (each also an environment variable, which it ignores)";
 
@@ -64,9 +66,17 @@ pub fn definitions() -> Vec<FlagDefinition> {
     flags
 }
 
-/// Returns the clap command. Groups have the order of the Go program; flags of a group are sorted by name.
+/// Returns all flags, in the order of the groups of the Go program.
+pub fn definitions_by_group() -> Vec<FlagDefinition> {
+    flags::all().collect()
+}
+
+/// Returns the clap command. Groups have the order of the Go program, and flags without effect come last; flags of a
+/// group are sorted by name.
 pub fn command() -> Command {
     let by_name = definitions();
+    let (without_effect, with_effect): (Vec<_>, Vec<_>) = flags::all().partition(|flag| flag.without_effect.is_some());
+    let without_effect = without_effect.into_iter().map(|flag| FlagDefinition { group: WITHOUT_EFFECT, ..flag });
     let place = |flag: &FlagDefinition| by_name.iter().position(|other| other.name == flag.name).unwrap_or_default();
     Command::new(PROGRAM)
         .about(ABOUT)
@@ -76,7 +86,7 @@ pub fn command() -> Command {
         .disable_version_flag(true)
         .args_override_self(true)
         .next_line_help(true)
-        .args(flags::all().map(|flag| flag.arg().display_order(place(&flag))))
+        .args(with_effect.into_iter().chain(without_effect).map(|flag| flag.arg().display_order(place(&flag))))
 }
 
 /// Parses the arguments, program name first, and the environment variables. An empty variable counts as unset.
@@ -191,23 +201,21 @@ fn misspelled(error: &clap::Error) -> UsageError {
     let Some(ContextValue::String(typed)) = error.get(ContextKind::InvalidArg) else {
         return UsageError(first_line(error));
     };
-    let what = match error.kind() {
+    let fault = match error.kind() {
         ErrorKind::UnknownArgument if typed.starts_with('-') => {
             let names = definitions().into_iter().map(|flag| flag.name);
             let hint = nearest(typed, names).map(|name| format!("; did you mean --{name}?"));
             format!("unknown flag: {typed}{}", hint.unwrap_or_default())
         }
         ErrorKind::UnknownArgument => {
-            let commands = COMMANDS.map(|(name, _)| name).join(", ");
-            let fault = format!("{PROGRAM:?} does not take any arguments, got {typed:?}");
-            format!("{fault}\nthe commands, as first argument: {commands}")
+            format!("{PROGRAM:?} takes no arguments other than flags, got {typed:?}; a command is the first argument")
         }
         ErrorKind::InvalidValue | ErrorKind::NoEquals => {
             format!("flag needs a value: {}", typed.split([' ', '=']).next().unwrap_or_default())
         }
         _ => first_line(error),
     };
-    UsageError(what)
+    UsageError(fault)
 }
 
 fn first_line(error: &clap::Error) -> String {

@@ -13,8 +13,10 @@ mod plan;
 mod process_client;
 mod status;
 
+use super::options::commands::COMMANDS;
 use super::reports::text::clean;
-use std::ffi::OsString;
+use crate::base::quoting::quoted;
+use std::ffi::{OsStr, OsString};
 
 /// The output and exit code of a subcommand.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -45,11 +47,21 @@ const SUBCOMMANDS: &[(&str, Subcommand)] = &[
 /// Exit code for wrong usage, and if there is no process to ask.
 const USAGE_ERROR: u8 = 2;
 
-/// Runs the subcommand in the arguments, program name first. Returns `None` if the first argument is no subcommand.
+/// Runs the subcommand in the arguments, program name first. Returns `None` if there are no arguments, or if the first
+/// one is a flag of the daemon.
 pub fn run(arguments: &[OsString]) -> Option<CommandOutput> {
     let (name, rest) = arguments.get(1..)?.split_first()?;
-    let (_, subcommand) = SUBCOMMANDS.iter().find(|(word, _)| name == word)?;
-    Some(subcommand(rest))
+    match SUBCOMMANDS.iter().find(|(word, _)| name == word) {
+        Some((_, subcommand)) => Some(subcommand(rest)),
+        None if name.to_string_lossy().starts_with('-') => None,
+        None => Some(unknown_command(name)),
+    }
+}
+
+fn unknown_command(name: &OsStr) -> CommandOutput {
+    let commands = COMMANDS.map(|(name, _)| name).join(", ");
+    let name = quoted(&name.to_string_lossy());
+    CommandOutput::failure(&format!("unknown command {name}; commands: {commands}"), USAGE_ERROR)
 }
 
 /// Whether the arguments ask for the help of a command.
@@ -72,8 +84,7 @@ impl CommandOutput {
 
 #[cfg(test)]
 mod tests {
-    use super::{CommandOutput, OsString, SUBCOMMANDS, run};
-    use crate::app::options::commands::COMMANDS;
+    use super::{COMMANDS, CommandOutput, OsString, SUBCOMMANDS, run};
     use std::collections::BTreeSet;
 
     #[test]
@@ -85,6 +96,18 @@ mod tests {
             let usage = format!("Usage: vsphere-cloud-controller-manager {name} ");
             assert!(output.contains(&usage) && output.contains("Examples:\n"), "{name}: {output}");
         }
+    }
+
+    #[test]
+    fn a_first_word_that_is_no_command_is_refused_with_the_commands() {
+        let commands = "status, explain, plan, check, deletions, bundle, config-lint, completion";
+        for (word, shown) in [("serve", "serve"), ("stat\u{1b}us", "stat\u{fffd}us"), ("", "")] {
+            let CommandOutput { output, messages, exit_code } = run(&["program", word].map(OsString::from)).unwrap();
+            let expected = format!("error: unknown command \"{shown}\"; commands: {commands}\n");
+            assert_eq!((output.as_str(), messages, exit_code), ("", expected, 2));
+        }
+        assert_eq!(run(&["program", "--v=2"].map(OsString::from)), None);
+        assert_eq!(run(&[OsString::from("program")]), None);
     }
 
     #[test]

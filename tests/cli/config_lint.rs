@@ -173,11 +173,10 @@ fn what_is_not_checked_is_no_pass() {
         (&["folder"], "error: folder: cannot be read: "),
         (&["large"], "error: large: cannot be read: "),
         (&[""], "error: : cannot be read: "),
-        (&["-"], "error: expected config-lint FILE\n"),
-        (&["--cloud-config=missing"], "error: expected config-lint FILE\n"),
-        (&["--version"], "error: expected config-lint FILE\n"),
-        (&[], "error: expected config-lint FILE\n"),
-        (&["missing", "folder"], "error: expected config-lint FILE\n"),
+        (&["--cloud-config=missing"], "error: expected config-lint [--strict] FILE\n"),
+        (&["--version"], "error: expected config-lint [--strict] FILE\n"),
+        (&[], "error: expected config-lint [--strict] FILE\n"),
+        (&["missing", "folder"], "error: expected config-lint [--strict] FILE\n"),
     ];
     for (arguments, expected) in cases {
         let words: Vec<_> = arguments.iter().map(OsStr::new).collect();
@@ -185,6 +184,44 @@ fn what_is_not_checked_is_no_pass() {
         assert_eq!((code, stdout.as_str()), (Some(2), ""), "{arguments:?}: {stderr}");
         assert!(stderr.starts_with(expected), "{arguments:?}: {stderr}");
     }
+}
+
+#[test]
+fn a_dash_reads_standard_input() {
+    let vcenter = "[Global]\nuser = u\npassword = correct-horse-battery\n[VirtualCenter \"vc.example\"]\n";
+    let folder = tempfile::tempdir().unwrap();
+    for (content, code, stdout, stderr) in [
+        (vcenter.to_owned(), 0, "standard input: no errors\n", ""),
+        (format!("{vcenter}port = many\n"), 1, "", "standard input:5: [VirtualCenter \"vc.example\"] port: "),
+        (String::new(), 1, "", "standard input: the file is empty"),
+        ("#".repeat(MAX_FILE + 1), 2, "", "error: standard input: cannot be read: "),
+    ] {
+        let path = folder.path().join("input");
+        std::fs::write(&path, content).unwrap();
+        let input = std::fs::File::open(path).unwrap();
+        let output = program().args(["config-lint", "-"]).stdin(input).output().unwrap();
+        let told = text(&output.stderr);
+        assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(code), stdout), "{told}");
+        assert!(told.contains(stderr) && !told.contains(SECRET), "{told}");
+    }
+}
+
+#[test]
+fn with_strict_a_warning_is_exit_code_1() {
+    let folder = tempfile::tempdir().unwrap();
+    let vcenter = "[Global]\nuser = u\npassword = correct-horse-battery\n[VirtualCenter \"vc.example\"]\n";
+    let code = |content: &str, arguments: &[&str]| {
+        std::fs::write(folder.path().join(FILE), content).unwrap();
+        let (code, stdout, stderr) = lint(folder.path(), &arguments.iter().map(OsStr::new).collect::<Vec<_>>(), &[]);
+        (code, stdout, stderr.lines().last().map(str::to_owned))
+    };
+    let odd = format!("{vcenter}colour = red\n");
+    let passed = "vsphere.conf: no errors\n".to_owned();
+    assert_eq!(code(vcenter, &["--strict", FILE]), (Some(0), passed.clone(), None));
+    let (code_without, stdout, _) = code(&odd, &[FILE]);
+    assert_eq!((code_without, stdout), (Some(0), passed));
+    let fault = "error: vsphere.conf: --strict does not accept the warnings".to_owned();
+    assert_eq!(code(&odd, &[FILE, "--strict"]), (Some(1), String::new(), Some(fault)));
 }
 
 #[test]

@@ -198,11 +198,11 @@ const MORE: &[(&str, &str)] = &[
 pub fn page() -> String {
     let command = options::command();
     let mut flags: Vec<_> = command.get_arguments().filter(|flag| !flag.is_hide_set()).collect();
+    let definitions = options::definitions_by_group();
     let mut groups = Vec::new();
-    for flag in &flags {
-        let group = flag.get_help_heading().unwrap();
-        if !groups.contains(&group) {
-            groups.push(group);
+    for FlagDefinition { group, .. } in definitions.iter().filter(|flag| flag.deprecated.is_none()) {
+        if !groups.contains(group) {
+            groups.push(*group);
         }
     }
     flags.sort_by_key(|flag| flag.get_id().as_str());
@@ -211,7 +211,10 @@ pub fn page() -> String {
     }
     let mut page = HEAD.to_owned();
     for group in groups {
-        let flags: Vec<_> = flags.iter().copied().filter(|flag| flag.get_help_heading() == Some(group)).collect();
+        let is_inside = |flag: &&&Arg| {
+            definitions.iter().any(|definition| definition.group == group && Some(definition.name) == flag.get_long())
+        };
+        let flags: Vec<_> = flags.iter().filter(is_inside).copied().collect();
         page += &section(group, &flags);
     }
     let noted = |note: fn(&FlagDefinition) -> Option<&str>| -> String {

@@ -1,7 +1,7 @@
 //! `completion bash`, `completion zsh`, `completion fish`: prints a script with which the shell completes flags,
 //! commands and their options.
 
-use super::{CommandOutput, USAGE_ERROR, bundle, check, deletions, explain, is_help, plan, status};
+use super::{CommandOutput, USAGE_ERROR, bundle, check, config_lint, deletions, explain, is_help, plan, status};
 use crate::app::options::commands::COMMANDS;
 use crate::app::options::{FlagDefinition, Kind, PROGRAM, definitions};
 use clap::{Arg, Command};
@@ -40,8 +40,16 @@ pub(super) fn run(arguments: &[OsString]) -> CommandOutput {
 }
 
 /// The commands with options of their own.
-fn with_options() -> [Command; 6] {
-    [status::command(), explain::command(), plan::command(), check::command(), deletions::command(), bundle::command()]
+fn with_options() -> [Command; 7] {
+    [
+        status::command(),
+        explain::command(),
+        plan::command(),
+        check::command(),
+        deletions::command(),
+        bundle::command(),
+        config_lint::command(),
+    ]
 }
 
 /// An option of a command.
@@ -225,7 +233,11 @@ fn zsh_case(command: &Command) -> String {
         let names = argument.get_value_names().unwrap_or_default();
         let name = names.first().map(ToString::to_string).unwrap_or_default();
         let values = values_of(argument);
-        let action = if values.is_empty() { " ".to_owned() } else { format!("({})", values.join(" ")) };
+        let action = match values.is_empty() {
+            true if name == FILE => "_files".to_owned(),
+            true => " ".to_owned(),
+            false => format!("({})", values.join(" ")),
+        };
         specs.push(format!("'{number}:{name}:{action}'"));
     }
     let name = command.get_name();

@@ -79,7 +79,7 @@ fn help_is_the_golden_text() {
 }
 
 #[test]
-fn help_has_the_groups_of_the_go_program_and_ours_at_the_end() {
+fn help_has_the_groups_of_the_go_program_then_ours_and_flags_without_effect_last() {
     let help = text(&run(&["--help"]).stdout);
     let groups: Vec<_> = help.lines().filter(|line| !line.starts_with(' ') && line.ends_with(':')).collect();
     let expected = [
@@ -89,14 +89,13 @@ fn help_has_the_groups_of_the_go_program_and_ours_at_the_end() {
         "Generic flags:",
         "Cloud-node-controller flags:",
         "Service-lb-controller flags:",
-        "Webhook flags:",
-        "Webhook serving flags:",
         "Secure serving flags:",
         "Authentication flags:",
         "Authorization flags:",
         "Misc flags:",
         "Global flags:",
         "Flags the Go program does not have (each also an environment variable, which it ignores):",
+        "Flags without effect (accepted, so that the flags of the Go program can stay):",
     ];
     assert_eq!(groups, expected);
     for group in help.split("\n\n").filter(|group| group.contains(" flags:\n") || group.starts_with("Flags")) {
@@ -236,6 +235,8 @@ fn bash_completes_flags_and_commands() {
     assert_eq!(completed("ccm explain node worker-1 --q", 4), "--quiet");
     assert_eq!(completed("ccm deletions p", 2), "pause");
     assert_eq!(completed("ccm bundle --wa", 2), "", "the option is hidden");
+    assert_eq!(completed("ccm config-lint --s", 2), "--strict");
+    assert_eq!(completed("ccm config-lint /e", 2), "", "the shell completes the name of the file");
     assert_eq!(completed("ccm status --kubeconfig /e", 3), "", "the shell completes the name of the file");
     assert_eq!(completed("ccm status --detached -- --cluster-n", 4), "--cluster-name");
     assert_eq!(completed("ccm --cloud-config /e", 2), "");

@@ -184,9 +184,9 @@ impl Observer {
         // A pause of other credentials, or of the other interface, hinders nothing that was read.
         let is_unread = |report: &VcenterReport| !is_current(report) || report.tag_failure.is_some();
         let of_vcenters = vsphere.vcenter_reports().into_iter().filter(is_unread);
-        let of_vcenters = of_vcenters.map(|report| (report.server, report.login_pause));
+        let of_vcenters = of_vcenters.map(|report| (format!("vCenter {}", report.server), report.login_pause));
         let of_nsx = vsphere.nsx_report().filter(|report| needs_nsx && !report.login.is_logged_in);
-        let of_nsx = of_nsx.map(|report| (report.server, report.login_pause));
+        let of_nsx = of_nsx.map(|report| (format!("NSX {}", report.server), report.login_pause));
         let paused = of_vcenters.chain(of_nsx).filter_map(|(server, pause)| paused_login(&server, pause?));
         paused.collect()
     }
@@ -284,8 +284,8 @@ mod tests {
 
     #[test]
     fn a_pause_of_the_login_throttle_is_named_and_a_rejection_of_this_command_is_not() {
-        let named = paused_login("vc:443", pause(false)).unwrap();
-        assert!(named.starts_with("logins to vc:443 are paused until ") && named.ends_with("three rejections"));
+        let named = paused_login("vCenter vc:443", pause(false)).unwrap();
+        assert!(named.starts_with("logins to vCenter vc:443 are paused until ") && named.ends_with("three rejections"));
         assert_eq!(paused_login("vc:443", pause(true)), None);
         let over = LoginPause { until: Timestamp::UNIX_EPOCH, ..pause(false) };
         assert_eq!(paused_login("vc:443", over), None);

@@ -182,10 +182,10 @@ mod tests {
             (list, 43, "gone: n-1, n-2 and 3 more; check vCenter"),
             (list, 37, "gone: n-1 and 4 more; check vCenter"),
             (list, 20, "gone: n-1 and 4…"),
-            ("gone: n-1, n-2, n-3, n-4 and 7 more; wait", 36, "gone: n-1, n-2 and 9 more; wait"),
-            ("the VMs n-1, n-2, n-3, n-4 are gone", 30, "the VMs n-1 and 3 more are gone"),
+            ("gone: n-1, n-2, n-3, n-4 and 7 more; wait", 31, "gone: n-1, n-2 and 9 more; wait"),
+            ("the VMs n-1, n-2, n-3, n-4 are gone", 33, "the VMs n-1 and 3 more are gone"),
             ("hosts (a (x, y), b (x, y), c (x, y), d (x, y)) have it", 38, "hosts (a (x, y) and 3 more) have it"),
-            ("no file \"a, b, c, d, e, f, g, h\" is there", 20, "no file \"a, b, c, d…"),
+            ("no file \"a, b, c, d, e, f, g, h\" is there", 20, "no file \"a, b, c…"),
             ("the VM exists, the account may read it, and so on", 40, "the VM exists, the account may read…"),
         ];
         for (message, limit, expected) in cases {

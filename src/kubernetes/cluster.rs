@@ -203,14 +203,14 @@ mod tests {
         let no_list = r#"{"metadata": {}, "items": []}"#;
         for (answer, of_node, of_service) in [
             (Some((200, node)), "u", "APIServerUnavailable"),
-            (Some((404, NOT_FOUND)), "absent: the API server has no node a", "APIServerUnavailable"),
+            (Some((404, NOT_FOUND)), "absent: the API server has no Node a", "APIServerUnavailable"),
             (Some((404, "<html>")), "APIServerUnavailable", "APIServerUnavailable"),
             (Some((403, FORBIDDEN)), "NoPermission", "NoPermission"),
             (Some((200, no_list)), "APIServerUnavailable", "APIServerUnavailable"),
             (Some((500, "{}")), "APIServerUnavailable", "APIServerUnavailable"),
             (Some((200, "<html>")), "APIServerUnavailable", "APIServerUnavailable"),
-            (Some((200, empty)), "APIServerUnavailable", "absent: the API server has no service n/a"),
-            (Some((200, other)), "APIServerUnavailable", "absent: the API server has no service n/a"),
+            (Some((200, empty)), "APIServerUnavailable", "absent: the API server has no Service n/a"),
+            (Some((200, other)), "APIServerUnavailable", "absent: the API server has no Service n/a"),
             (Some((200, list)), "APIServerUnavailable", "u"),
             (None, "APIServerUnavailable", "APIServerUnavailable"),
         ] {

@@ -249,11 +249,10 @@ fn new_event(fact: &RecordedEvent, write: &EventWrite, namespace: &str) -> Event
     }
 }
 
-/// Returns the message as an Event has it. Leaves room for the prefix of combined Events.
+/// Returns the message as an Event has it.
 fn truncated(message: &str) -> String {
-    let short = abbreviated(message, MAX_MESSAGE - correlator::COMBINED.len());
-    let limit = LONGEST_MESSAGE - correlator::COMBINED.len();
-    short.get(..short.floor_char_boundary(limit)).unwrap_or_default().to_owned()
+    let short = abbreviated(message, MAX_MESSAGE);
+    short.get(..short.floor_char_boundary(LONGEST_MESSAGE)).unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]

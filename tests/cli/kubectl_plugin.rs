@@ -164,6 +164,14 @@ fn a_container_that_cannot_be_reached_is_no_finding() {
 }
 
 #[test]
+fn a_pod_that_does_not_exist_is_wrong_usage() {
+    let cluster = Cluster::with_leader(&[("code", "1"), ("version-code", "1"), ("missing", "")]);
+    let output = cluster.run(&["--pod=ccm-z", "check"]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(text(&output.stderr).ends_with("error: there is no Pod ccm-z\n"), "{output:?}");
+}
+
+#[test]
 fn options_before_the_command_say_which_cluster_and_pod() {
     let cluster = Cluster::with(&[("lease", "other=cp-1_5a0f"), ("pods", &pod("ccm-a", "cp-1"))]);
     let options = ["--context=prod", "-n", "cloud", "--lease", "leases/other", "--selector=app=ccm", "--kubeconfig=/k"];

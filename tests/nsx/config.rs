@@ -213,7 +213,10 @@ fn nx_c_16_a_full_section_uses_the_certificate_and_says_so() {
         for parsed in nsxt(&fields) {
             let warnings: Vec<_> = parsed.warnings.iter().map(ToString::to_string).collect();
             assert_eq!(warnings.len(), 4, "{warnings:#?}");
-            assert!(warnings.iter().all(|odd| odd.contains("beside the client certificate")), "{warnings:#?}");
+            assert!(
+                warnings.iter().all(|odd| odd.contains("the client certificate takes precedence")),
+                "{warnings:#?}"
+            );
         }
     }
 }

@@ -302,7 +302,10 @@ fn of_nodes(
     results.extend(configuration::address_rules(&unmatched, has_rules(rules)));
     results.push(match &process.detached {
         Some(DetachedSettings { deletion, .. }) => observation::deletion(status::mode_of(deletion), nodes),
-        None => node_checks::deletion(state.deletion.as_ref()),
+        None => {
+            let is_paused = state.deletion_pause.as_ref().is_some_and(|pause| pause.is_paused == Some(true));
+            node_checks::deletion(state.deletion.as_ref(), is_paused)
+        }
     });
     results
 }

@@ -137,7 +137,11 @@ fn deletion_lines(deletion: &DeletionStatus) -> Vec<Line> {
     if deletion.mode != "off" {
         fields.push(format!("allowance {} of {}", deletion.allowance, deletion.limit));
     }
-    fields.push(format!("pending {}", deletion.pending.len()));
+    let (pending, held) = deletion.parts();
+    fields.push(format!("pending {}", pending.len()));
+    if !held.is_empty() {
+        fields.push(format!("held {}", held.len()));
+    }
     if deletion.unanswered > 0 {
         fields.push(format!("not checked yet {}", deletion.unanswered));
     }

@@ -1,7 +1,7 @@
 //! Pure: the report of `status`, one screen about one process.
 
 use super::deletion_pause::DeletionPauseStatus;
-use super::text::{count, duration};
+use super::text::{count, duration, far_date};
 use super::{Emphasis, Line, Verdict};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -392,8 +392,9 @@ impl StatusReport {
     }
 
     fn login_lines(&self) -> Vec<Line> {
-        let of_vcenters = self.vcenters.iter().filter_map(|one| Some((&one.server, one.login_pause.as_ref()?)));
-        let of_nsx = self.nsx.iter().filter_map(|one| Some((&one.server, one.login_pause.as_ref()?)));
+        let of_vcenters =
+            self.vcenters.iter().filter_map(|one| Some(("vCenter", &one.server, one.login_pause.as_ref()?)));
+        let of_nsx = self.nsx.iter().filter_map(|one| Some(("NSX", &one.server, one.login_pause.as_ref()?)));
         let mut paused = of_vcenters.chain(of_nsx).peekable();
         let mut lines = Vec::new();
         if paused.peek().is_none() {
@@ -402,8 +403,8 @@ impl StatusReport {
             fields.extend(next.map(|seconds| format!("next: tag poll in {}", duration(seconds))));
             lines.extend(Line::wrapped(Emphasis::Plain, &fields));
         }
-        for (server, PauseStatus { until, cause, .. }) in paused {
-            let text = format!("logins to {server} are paused until {until}: {cause}");
+        for (product, server, PauseStatus { until, cause, .. }) in paused {
+            let text = format!("logins to {product} {server} are paused until {until}: {cause}");
             lines.extend(Line::wrapped(Emphasis::Finding, &[text]));
         }
         lines
@@ -568,17 +569,24 @@ impl NodeCounts {
 }
 
 impl DeletionStatus {
+    /// Returns the Nodes that are deleted soon, or after a pause, and those whose deletion needs an action.
+    pub fn parts(&self) -> (Vec<&HeldObject>, Vec<&HeldObject>) {
+        self.pending.iter().partition(|held| held.is_expected)
+    }
+
     fn lines(&self) -> Vec<Line> {
         let mut fields = vec![format!("deletion {}", self.mode)];
         if self.mode != "off" {
             fields.push(format!("allowance {} of {}", self.allowance, self.limit));
         }
-        fields.push(held_text("pending", &self.pending).unwrap_or_else(|| "pending none".to_owned()));
+        let (pending, held) = self.parts();
+        let is_finding = self.is_mass_held || !held.is_empty();
+        fields.push(held_text("pending", pending).unwrap_or_else(|| "pending none".to_owned()));
+        fields.extend(held_text("held", held));
         if self.unanswered > 0 {
             fields.push(format!("not checked yet {}", self.unanswered));
         }
         fields.extend(self.last.as_ref().map(|last| format!("last: {} at {}", last.name, last.time)));
-        let is_finding = self.is_mass_held || self.pending.iter().any(|held| !held.is_expected);
         let mut lines = Line::wrapped(if is_finding { Emphasis::Finding } else { Emphasis::Plain }, &fields);
         if self.is_mass_held {
             let text = "deletions pause, because many VMs are absent at the same time";
@@ -589,12 +597,13 @@ impl DeletionStatus {
 }
 
 /// Returns a text such as `held 2: NoZoneTags worker-7 (6 m 12 s), VMNotFound worker-9 (1 h)`; `None` without objects.
-fn held_text(label: &str, held: &[HeldObject]) -> Option<String> {
+fn held_text<'a>(label: &str, held: impl IntoIterator<Item = &'a HeldObject>) -> Option<String> {
+    let held: Vec<&HeldObject> = held.into_iter().collect();
     if held.is_empty() {
         return None;
     }
     let named = held.iter().take(NAMED);
-    let text = |held: &HeldObject| format!("{} {} ({})", held.reason, held.name, duration(held.for_seconds));
+    let text = |held: &&HeldObject| format!("{} {} ({})", held.reason, held.name, duration(held.for_seconds));
     let mut named: Vec<String> = named.map(text).collect();
     if held.len() > NAMED {
         named.push(format!("and {} more", held.len() - NAMED));
@@ -606,7 +615,10 @@ fn certificate(expiry: Timestamp, time: Timestamp) -> String {
     if expiry <= time {
         return format!("certificate expired {}", expiry.strftime("%Y-%m-%d"));
     }
-    format!("certificate {}", duration(seconds_between(time, expiry)))
+    match far_date(time, expiry) {
+        Some(date) => format!("certificate until {date}"),
+        None => format!("certificate {}", duration(seconds_between(time, expiry))),
+    }
 }
 
 fn seconds_between(from: Timestamp, to: Timestamp) -> u64 {

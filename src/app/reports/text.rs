@@ -1,5 +1,7 @@
 //! Pure: durations and line breaks in the text of reports.
 
+use jiff::Timestamp;
+
 /// Maximum width of a line, in columns.
 const WIDTH: usize = 100;
 
@@ -24,6 +26,12 @@ pub fn duration(seconds: u64) -> String {
         }
     }
     format!("{seconds} s")
+}
+
+/// Returns the date of a time that is more than ten years away, for which a number of days says little.
+pub fn far_date(today: Timestamp, time: Timestamp) -> Option<String> {
+    let years = time.as_second().saturating_sub(today.as_second()) / (365 * 24 * 3600);
+    (years >= 10).then(|| time.strftime("%Y-%m-%d").to_string())
 }
 
 /// Returns a count with its noun, in the plural unless the count is one.
@@ -144,6 +152,18 @@ mod tests {
             ("", "''"),
         ] {
             assert_eq!(shell_word(word), expected);
+        }
+    }
+
+    #[test]
+    fn only_a_time_in_ten_years_or_later_has_a_far_date() {
+        let today: Timestamp = "2026-11-24T03:12:41Z".parse().unwrap();
+        for (time, expected) in [
+            ("2026-11-24T03:12:00Z", None),
+            ("2035-11-24T03:12:00Z", None),
+            ("4096-01-01T00:00:00Z", Some("4096-01-01")),
+        ] {
+            assert_eq!(far_date(today, time.parse().unwrap()).as_deref(), expected);
         }
     }
 

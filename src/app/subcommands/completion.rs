@@ -176,11 +176,11 @@ fn bash_case(command: &Command) -> String {
     }
     let name = command.get_name();
     let choices = choices_of(command).join(" ");
-    format!(
-        "\x20       {name}) options=\"{}\"; choices=\"{choices}\"; case \"$option\" in {values}{}) return ;; esac ;;\n",
-        names.join(" "),
-        with_any_value.join("|")
-    )
+    if !with_any_value.is_empty() {
+        values += &format!("{}) return ;; ", with_any_value.join("|"));
+    }
+    let values = if values.is_empty() { values } else { format!(" case \"$option\" in {values}esac") };
+    format!("\x20       {name}) options=\"{}\"; choices=\"{choices}\";{values} ;;\n", names.join(" "))
 }
 
 fn zsh(flags: &[FlagDefinition]) -> String {
@@ -311,7 +311,7 @@ mod tests {
             assert_eq!(script.replace("\\'", "").replace("'\\''", "").matches('\'').count() % 2, 0, "{shell}: quotes");
             // Options of commands may have the name of a flag.
             let is_of_flags = |line: &&str| {
-                !["status)", "explain)", "plan)", "check)", "deletions)", "bundle)", "if [["]
+                !["status)", "explain)", "plan)", "check)", "deletions)", "bundle)", "config-lint)", "if [["]
                     .iter()
                     .any(|start| line.trim_start().starts_with(start))
                     && ![
@@ -321,6 +321,7 @@ mod tests {
                         "from check'",
                         "from deletions'",
                         "from bundle'",
+                        "from config-lint'",
                     ]
                     .iter()
                     .any(|part| line.contains(part))

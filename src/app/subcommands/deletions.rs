@@ -108,6 +108,9 @@ fn action(matches: &ArgMatches, options: &CommonOptions) -> Result<DeletionsActi
             Ok(DeletionsAction::Ask(DeletionsRequest::Pause { seconds: length.as_secs(), cause: cause.to_owned() }))
         }
         ("pause", ..) => Err("deletions pause needs --for, such as --for=4h, and --because=TEXT".to_owned()),
+        ("allow", ..) if options.is_quiet && !is_confirmed => {
+            Err("deletions allow --quiet shows no proof to confirm; give --yes, too".to_owned())
+        }
         ("allow", _, _, Some(node)) => Ok(DeletionsAction::Allow { node: node.to_owned(), is_confirmed }),
         _ => Err("deletions allow needs the name of a Node".to_owned()),
     }
@@ -179,12 +182,13 @@ mod tests {
     fn each_action_has_its_arguments() {
         let pause = DeletionsRequest::Pause { seconds: 14_400, cause: "vCenter upgrade".to_owned() };
         let allow = |is_confirmed| DeletionsAction::Allow { node: "worker-7".to_owned(), is_confirmed };
-        let table: [(&[&str], DeletionsAction); 5] = [
+        let table: [(&[&str], DeletionsAction); 6] = [
             (&["list"], DeletionsAction::Ask(DeletionsRequest::List)),
             (&["pause", "--for", "4h", "--because", "vCenter upgrade"], DeletionsAction::Ask(pause)),
             (&["resume"], DeletionsAction::Ask(DeletionsRequest::Resume)),
             (&["allow", "worker-7"], allow(false)),
             (&["allow", "worker-7", "--yes"], allow(true)),
+            (&["allow", "worker-7", "--yes", "-q"], allow(true)),
         ];
         for (words, expected) in table {
             assert_eq!(typed(words), Ok(expected), "{words:?}");
@@ -193,7 +197,7 @@ mod tests {
 
     #[test]
     fn other_arguments_are_wrong_usage() {
-        let wrong: [&[&str]; 16] = [
+        let wrong: [&[&str]; 17] = [
             &[],
             &["stop"],
             &["list", "worker-7"],
@@ -210,6 +214,7 @@ mod tests {
             &["pause", "--for=4h", "--because=x", "--timeout=14s"],
             &["allow"],
             &["allow", "worker-7", "--because=x"],
+            &["allow", "worker-7", "--quiet"],
         ];
         for words in wrong {
             assert!(typed(words).is_err(), "{words:?}");

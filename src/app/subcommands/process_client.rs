@@ -28,8 +28,12 @@ const REPEAT: Duration = Duration::from_secs(1);
 
 /// Number of threads of an observer, as of the daemon.
 const OBSERVER_THREADS: usize = 2;
+
 /// As [`REPEAT`], after an answer for which the process called the API server and vCenter.
 const REPEAT_WITH_CALLS: Duration = Duration::from_secs(10);
+
+/// Maximum age of an answer that is shown in place of the error of the last attempt.
+const RECENT: Duration = Duration::from_secs(20);
 
 /// Asks until [`Answer::verdict`] is [`Verdict::Ok`] or `--timeout` has passed with `--wait`, and once without. Returns
 /// what `read` takes from the last answer; `None` means that the answer is to another question.
@@ -130,15 +134,20 @@ async fn ask_within(
             // The same question will not find what does not exist.
             Ok(answer) if matches!(answer.verdict(), Verdict::Ok | Verdict::NotFound) => return Ok(answer),
             Ok(answer) if is_last_attempt => return Ok(answer),
-            Ok(answer) => last = Some(answer),
+            Ok(answer) => last = Some((answer, Instant::now())),
             // The same question will not do better.
             Err(error) if error.exit_code == USAGE_ERROR && !error.messages.contains(WHERE) => return Err(error),
             // With `--wait`, the process may have ended, and its successor may not have begun yet.
-            Err(error) if is_last_attempt => return last.ok_or(error),
+            Err(error) if is_last_attempt => return recent_answer(last, Instant::now()).ok_or(error),
             Err(_) => {}
         }
         progress.during(sleep(pause)).await;
     }
+}
+
+/// Returns the last answer, unless it is so old that it may be wrong: the process may have ended since then.
+fn recent_answer(last: Option<(Answer, Instant)>, now: Instant) -> Option<Answer> {
+    last.filter(|(_, time)| now.saturating_duration_since(*time) <= RECENT).map(|(answer, _)| answer)
 }
 
 /// Returns the pause before the question is repeated. Without an answer, the process has made no call.
@@ -322,6 +331,15 @@ mod tests {
             process: None,
             source,
         }
+    }
+
+    #[test]
+    fn an_old_answer_does_not_hide_that_the_process_is_gone() {
+        let answer = || Answer::NotFound { kind: "node".to_owned(), name: "n".to_owned(), nearest: Vec::new() };
+        let time = Instant::now();
+        assert_eq!(recent_answer(Some((answer(), time)), time + RECENT), Some(answer()));
+        assert_eq!(recent_answer(Some((answer(), time)), time + RECENT + Duration::from_secs(1)), None);
+        assert_eq!(recent_answer(None, time), None);
     }
 
     #[test]

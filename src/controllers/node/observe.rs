@@ -67,9 +67,9 @@ pub(super) fn usable_answer(
 /// Returns the reason why a Node of another provider waits with the taint, and the remedy.
 fn foreign(node: &Node, provider: &str) -> Unknown {
     let message = format!(
-        "provider ID {} is not of cloud provider {provider}, so another cloud controller manager has to initialize this Node; \
-         if its VM is on {provider}, turn that one off (K3s and RKE2: --disable-cloud-controller), delete the Node and restart \
-         its kubelet; otherwise --node-selector excludes the Node here",
+        "provider ID {} is not of {provider}: another cloud controller manager has to initialize this Node. If its VM is on \
+         {provider}, turn that one off (K3s and RKE2: --disable-cloud-controller), delete the Node and restart its kubelet; \
+         otherwise --node-selector excludes the Node here",
         quoted(node::provider_id(node))
     );
     Unknown::new(reason::ForeignProviderID, message)

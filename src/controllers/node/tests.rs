@@ -335,10 +335,10 @@ async fn a_preview_plans_with_the_given_answer_and_changes_nothing() {
     );
     assert_eq!((preview.blocked, preview.is_settled), (None, false), "no reconcile has ended");
     assert!(cloud.asked.lock().unwrap().is_empty(), "the provider is not called");
-    let blocked = NodeBlocked::new(reason::VMNotFound, "x".repeat(301), Requeue::BACKOFF);
+    let blocked = NodeBlocked::new(reason::VMNotFound, "x".repeat(2_001), Requeue::BACKOFF);
     let _ = term.conclude("n7", Ok(Ok(NextStep::Blocked(blocked)))).await;
     let message = term.preview(&node, unknown()).blocked.map(|blocked| blocked.message);
-    assert_eq!(message, Some(format!("{}…", "x".repeat(300))), "the message of the last reconcile, clipped");
+    assert_eq!(message, Some(format!("{}…", "x".repeat(2_000))), "the message of the last reconcile, clipped");
     let version = node.metadata.resource_version.clone().unwrap();
     term.memory.wrote("n7", vec![version]);
     for _ in 0..2 {

@@ -90,7 +90,7 @@ impl Correlator {
         }
         let group = format!("{subject}\0{}", fact.reason);
         let (message, key) = if self.is_combined(Digest::of(&group), &fact.message, at) {
-            (format!("{COMBINED}{}", fact.message), group)
+            (super::truncated(&format!("{COMBINED}{}", fact.message)), group)
         } else {
             (fact.message.clone(), format!("{group}\0{}", fact.message))
         };

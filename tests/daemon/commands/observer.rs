@@ -199,7 +199,7 @@ async fn a_spent_budget_of_logins_is_said_and_no_login_is_made() {
     for arguments in [&["check", "--preflight"][..], &["status"], &["explain", "vcenter", host]] {
         let CommandResult { code, output, messages } = site.run(arguments).await;
         assert_eq!((code, output.as_str()), (Some(3), ""), "{arguments:?}: {messages}");
-        let told = format!("logins to {host}:{port} are paused until ");
+        let told = format!("logins to vCenter {host}:{port} are paused until ");
         assert!(messages.contains(&told) && messages.contains("three times within 200 s"), "{messages}");
         assert!(!messages.contains(PASSWORD), "{messages}");
     }

@@ -101,6 +101,7 @@ fn found(node: &Node, vm: &BoundVm, provider: &Provider, inventories: &Inventori
             .unwrap_or_default(),
         addresses: metadata.node_addresses.len(),
         address_difference: address_difference(node, &metadata.node_addresses),
+        differing_zone_labels: differing_zone_labels(node, &metadata.zone, &metadata.region),
         zone: metadata.zone,
         region: metadata.region,
         zone_command: pending.as_ref().map(|unknown| zone_command(node, provider, unknown.reason)).unwrap_or_default(),
@@ -143,6 +144,16 @@ fn address_difference(node: &Node, reported: &[NodeAddress]) -> AddressDifferenc
     }
 }
 
+/// Returns the labels of the Node with another zone or region than that of its VM, such as `topology.kubernetes.io/zone
+/// is "a", and the VM has "b"`.
+fn differing_zone_labels(node: &Node, zone: &str, region: &str) -> Vec<String> {
+    let differing = [(node::ZONE, zone), (node::REGION, region)].into_iter().filter_map(|(pair, value)| {
+        let label = node::label(node, pair.current).filter(|label| !value.is_empty() && *label != value)?;
+        Some(format!("{} is {label:?}, and the VM has {value:?}", pair.current))
+    });
+    differing.collect()
+}
+
 /// Returns the VMs of Nodes at the vCenters that report changes as they happen.
 pub(super) fn live_vms(process: &Inquiries) -> Vec<Arc<VmRecord>> {
     let Some(provider) = process.vsphere.provider() else { return Vec::new() };
@@ -180,6 +191,17 @@ mod tests {
             ..VmRecord::default()
         };
         (Snapshot { entities: Arc::new(entities), ..Snapshot::default() }, record)
+    }
+
+    #[test]
+    fn only_labels_with_another_zone_or_region_differ() {
+        let labels = json!({"topology.kubernetes.io/zone": "a", "topology.kubernetes.io/region": "r"});
+        let node: Node = serde_json::from_value(json!({"metadata": {"labels": labels}})).unwrap();
+        assert_eq!(differing_zone_labels(&node, "a", "r"), [] as [String; 0]);
+        assert_eq!(differing_zone_labels(&node, "", ""), [] as [String; 0]);
+        assert_eq!(differing_zone_labels(&Node::default(), "a", "r"), [] as [String; 0]);
+        let expected = ["topology.kubernetes.io/zone is \"a\", and the VM has \"b\""];
+        assert_eq!(differing_zone_labels(&node, "b", "r"), expected);
     }
 
     #[test]

@@ -330,7 +330,7 @@ mod tests {
     fn what_is_not_ready_says_why_and_when_it_is_tried_again() {
         let now = Instant::now();
         let wanted = || network("10.244.7.0/24", Routing::Failed);
-        let attempt = |next| Some(FailedAttempt { message: "NSX said: ".to_owned() + &"x".repeat(400), next });
+        let attempt = |next| Some(FailedAttempt { message: "NSX said: ".to_owned() + &"x".repeat(2_400), next });
         let retry = Some(now + Duration::from_secs(60));
         let in_use = PodNetworkFacts {
             blocked: blocked(reason::PodNetworkInUse),
@@ -363,7 +363,7 @@ mod tests {
             assert_eq!(state, SubjectState::Held, "{text}");
             assert!(text.starts_with(&format!("routes of Node worker-7   {summary}\n")), "{text}");
             assert!(text.contains(expected), "{expected}: {text}");
-            assert!(!text.contains(&"x".repeat(301)), "texts from outside are clipped");
+            assert!(!text.contains(&"x".repeat(2_001)), "long messages are clipped");
         }
     }
 

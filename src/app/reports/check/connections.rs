@@ -4,7 +4,7 @@ use super::catalogue::CheckId;
 use super::configuration::{SecretFacts, with_other_login};
 use super::{CheckResult, CheckStatus, read_only};
 use crate::app::reports::status::{PauseStatus, VcenterStatus};
-use crate::app::reports::text::{count, duration, shell_word};
+use crate::app::reports::text::{count, duration, far_date, shell_word};
 use crate::providers::vsphere::vcenter::AccountReads;
 use crate::providers::vsphere::vcenter::snapshot::ConnectionStep;
 use jiff::Timestamp;
@@ -166,7 +166,8 @@ pub(super) fn expiry(subject: &str, expiry: Option<Timestamp>, time: Timestamp, 
     } else if left < WARNING {
         CheckResult::warning(ID, subject, message).with_remedy(remedy)
     } else {
-        CheckResult::passed(ID, subject, format!("the certificate expires in {}", duration(left)))
+        let when = far_date(time, expiry).map_or_else(|| format!("in {}", duration(left)), |date| format!("on {date}"));
+        CheckResult::passed(ID, subject, format!("the certificate expires {when}"))
     }
 }
 

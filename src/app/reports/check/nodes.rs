@@ -5,6 +5,7 @@ use super::{CheckResult, CheckStatus, IN_POD, read_only};
 use crate::app::reports::status::{DeletionStatus, HeldObject};
 use crate::app::reports::text::count;
 use crate::cloud::Reason;
+use crate::controllers::node::reason as node_reason;
 use crate::controllers::node_lifecycle::reason as lifecycle_reason;
 use crate::providers::vsphere::reason;
 use std::collections::BTreeMap;
@@ -105,6 +106,8 @@ pub struct FoundVm {
     pub region: String,
     /// Reason and text why data of the VM is missing, if any.
     pub pending: Option<(Reason, String)>,
+    /// Labels of the Node with another zone or region than that of the VM.
+    pub differing_zone_labels: Vec<String>,
     /// The command that gives the VM zone and region, as `explain` shows it; empty without a problem of zones.
     pub zone_command: String,
     /// Remarks about the addresses.
@@ -252,9 +255,7 @@ fn found(node: &NodeCheckFacts) -> Option<CheckResult> {
             Some(CheckResult::needs(ID, "", CheckId::V02))
         }
         VmCheckFacts::Unresolved { reason, message } => {
-            let see = format!("see docs/reasons.md#{}", reason.as_str().to_lowercase());
-            let message = format!("{reason}: {message}");
-            Some(CheckResult::failed(ID, "", message).with_remedy(see))
+            Some(with_explanation(CheckResult::failed(ID, "", format!("{reason}: {message}")), node, *reason))
         }
     }
 }
@@ -442,7 +443,7 @@ fn zone(node: &NodeCheckFacts) -> Option<CheckResult> {
                 false => CheckResult::failed(ID, "", message),
             };
             Some(match vm.zone_command.as_str() {
-                "" => result.with_remedy(format!("see docs/reasons.md#{}", reason.as_str().to_lowercase())),
+                "" => with_explanation(result, node, *reason),
                 command => result.with_command(command),
             })
         }
@@ -451,28 +452,47 @@ fn zone(node: &NodeCheckFacts) -> Option<CheckResult> {
         _ if vm.zone.is_empty() || vm.region.is_empty() => {
             Some(CheckResult::incomplete(ID, "", "the tags above the VM were not read yet"))
         }
+        _ if node.is_initialized && !vm.differing_zone_labels.is_empty() => {
+            let message = format!("VM {} is elsewhere: {}", vm.name, vm.differing_zone_labels.join(", "));
+            Some(with_explanation(CheckResult::warning(ID, "", message), node, node_reason::ZoneLabelsDiffer))
+        }
         _ => None,
     }
 }
 
-/// Checks the deletion of Nodes; `None` if this process does not run the node-lifecycle controller now.
-pub fn deletion(status: Option<&DeletionStatus>) -> CheckResult {
+/// Adds the section about the reason, and the command that shows who acts.
+fn with_explanation(result: CheckResult, node: &NodeCheckFacts, reason: Reason) -> CheckResult {
+    result
+        .with_remedy(format!("see docs/reasons.md#{}; the remedy for this Node:", reason.as_str().to_lowercase()))
+        .with_command(format!("{IN_POD} explain node {}", node.name))
+}
+
+/// Checks the deletion of Nodes; `None` if this process does not run the node-lifecycle controller now. `is_paused` says
+/// that an operator has paused deletions, so that the limit does not matter.
+pub fn deletion(status: Option<&DeletionStatus>, is_paused: bool) -> CheckResult {
     const ID: CheckId = CheckId::D01;
     let Some(status) = status else {
         return CheckResult::incomplete(ID, "", "only the leader knows the deletions");
     };
     let DeletionStatus { mode, allowance, limit, is_mass_held, unanswered, pending, last: _ } = status;
-    let within = format!("--node-deletion={mode}, {allowance} of {limit} deletions allowed now");
+    let within = match is_paused {
+        true => format!("--node-deletion={mode}, deletions are paused"),
+        false => format!("--node-deletion={mode}, {allowance} of {limit} deletions allowed now"),
+    };
     if *is_mass_held {
         let message = format!("{within}: deletions pause, because many VMs are absent at the same time");
         return CheckResult::failed(ID, "", message)
             .with_remedy("check in vCenter whether these VMs were deleted on purpose; see docs/node-lifecycle.md");
     }
-    let named = |held: &HeldObject| format!("{} ({})", held.name, held.reason);
+    // A Node that was never initialized is not deleted, whatever the state of its VM.
+    let pending: Vec<&HeldObject> =
+        pending.iter().filter(|held| held.reason != lifecycle_reason::Uninitialized.as_str()).collect();
+    let named = |held: &&HeldObject| format!("{} ({})", held.name, held.reason);
     let names: Vec<String> = pending.iter().take(5).map(named).collect();
     let names = format!("{}{}", names.join(", "), if pending.len() > 5 { ", …" } else { "" });
-    let grace = lifecycle_reason::DeletionGracePeriod.as_str();
-    let is_blocked = pending.iter().any(|held| held.reason != grace);
+    let waits = [lifecycle_reason::DeletionGracePeriod.as_str(), lifecycle_reason::DeletionPaused.as_str()];
+    let blocked = pending.iter().find(|held| !waits.contains(&held.reason.as_str()));
+    let is_blocked = blocked.is_some();
     let is_unknown = *unanswered > 0 && (mode != "enforce" || !is_blocked);
     match (mode.as_str(), pending.is_empty()) {
         ("off", _) => CheckResult::warning(ID, "", "--node-deletion=off: Nodes whose VMs are gone stay")
@@ -486,19 +506,27 @@ pub fn deletion(status: Option<&DeletionStatus>) -> CheckResult {
         (_, false) if is_blocked => {
             let message = format!("{within}; {} not deleted: {names}", count(pending.len(), "Node"));
             let result = CheckResult::failed(ID, "", message);
-            match pending.iter().find(|held| held.reason != grace) {
+            match blocked {
                 Some(held) => result
                     .with_remedy("this shows what holds a deletion:")
                     .with_command(format!("{IN_POD} explain deletion {}", held.name)),
                 None => result,
             }
         }
+        (_, false) if is_paused => {
+            let message = format!("{within}; {} will be deleted afterwards: {names}", count(pending.len(), "Node"));
+            CheckResult::warning(ID, "", message)
+                .with_remedy("to end the pause:")
+                .with_command(format!("{IN_POD} deletions resume"))
+        }
         (_, false) => {
             let message = format!("{within}; {} will be deleted soon: {names}", count(pending.len(), "Node"));
             CheckResult::warning(ID, "", message).with_remedy("see docs/node-lifecycle.md")
         }
-        (_, true) if *allowance == 0 => CheckResult::warning(ID, "", format!("{within}: the limit is reached"))
-            .with_remedy("see docs/node-lifecycle.md: the limit rises again with time"),
+        (_, true) if *allowance == 0 && !is_paused => {
+            CheckResult::warning(ID, "", format!("{within}: the limit is reached"))
+                .with_remedy("see docs/node-lifecycle.md: the limit rises again with time")
+        }
         (_, true) => CheckResult::passed(ID, "", format!("{within}, none pending")),
     }
 }

@@ -215,7 +215,7 @@ fn each_fault_is_a_line_and_a_finding() {
                 };
                 report.vcenters[0].login_pause = Some(pause);
             },
-            "logins to vc.example.com:443 are paused until 2026-11-24T03:20:00Z: three rejections",
+            "logins to vCenter vc.example.com:443 are paused until 2026-11-24T03:20:00Z: three rejections",
             Verdict::Findings,
         ),
         (
@@ -269,7 +269,7 @@ fn each_fault_is_a_line_and_a_finding() {
         (
             "a Node that is not deleted",
             |report| report.deletion.as_mut().unwrap().pending = vec![held("w", "NeverSeen", 7)],
-            "deletion enforce   allowance 5 of 5   pending 1: NeverSeen w (7 s)",
+            "deletion enforce   allowance 5 of 5   pending none   held 1: NeverSeen w (7 s)",
             Verdict::Findings,
         ),
         (

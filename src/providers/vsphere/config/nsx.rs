@@ -245,11 +245,19 @@ impl<'a> GivenSection<'a> {
         for (_, keys) in LOGINS.into_iter().filter(|(login, _)| *login != used) {
             let is_fallback = first == SECRET_NAME && keys.contains(&USER) && is_complete(&keys);
             if let Some(key) = keys.into_iter().find(|key| self.text(key).is_some()).filter(|_| !is_fallback) {
-                report.warn_at(self.section(key), Some(key), format!("ignored: {used} takes precedence"));
+                report.warn_at(
+                    self.section(key),
+                    Some(key),
+                    format!("ignored: the login with {used} takes precedence"),
+                );
             }
         }
         if self.flag("remote-auth") && (first == CERTIFICATE || first == TOKEN) {
-            report.warn_at(self.file, Some("remote-auth"), format!("no effect: {used} takes precedence"));
+            report.warn_at(
+                self.file,
+                Some("remote-auth"),
+                format!("no effect: the login with {used} takes precedence"),
+            );
         }
         let (one, two) = (self.text(first)?, self.text(second)?);
         Some(match first {

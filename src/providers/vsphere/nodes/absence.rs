@@ -161,7 +161,8 @@ fn prove(case: &AbsenceInput<'_>) -> Result<AbsenceProof, Unknown> {
     if evidence.is_empty() {
         evidence.push("no record has the location of the VM".to_string());
     }
-    evidence.push(searched);
+    // An Event may have room for the first pieces only.
+    evidence.insert(1, searched);
     let mut evidence = evidence.into_iter();
     let first = evidence.next().unwrap_or_default();
     Ok(AbsenceProof::new(first, evidence))
@@ -210,7 +211,7 @@ fn prove_not_found(case: &AbsenceInput<'_>) -> Result<String, Unknown> {
     }
     let uuids: Vec<String> = case.uuids.iter().map(BiosUuid::to_string).collect();
     let servers: Vec<&str> = case.evidence.iter().map(|testimony| testimony.server.as_str()).collect();
-    Ok(format!("no virtual machine has BIOS UUID {} in {}", uuids.join(" or "), servers.join(", ")))
+    Ok(format!("no VM has BIOS UUID {} in {}", uuids.join(" or "), servers.join(", ")))
 }
 
 /// Proves with the VM's own vCenter that the VM's id no longer exists, and that the account can read the last location.
@@ -241,7 +242,7 @@ fn prove_gone(answer: &VcenterEvidence, location: &Location) -> Result<Vec<Strin
         }
     }
     Ok(vec![
-        format!("vCenter {server} ({}) reports that VM {} does not exist", location.vcenter, location.vm),
+        format!("vCenter {server} ({}) has no VM {}", location.vcenter, location.vm),
         format!("its last host {host} is connected, and {} can be read", above.join(" and ")),
     ])
 }

@@ -215,7 +215,7 @@ fn every_hold_names_who_acts_and_a_remedy_with_the_name_of_the_node() {
 fn a_node_without_a_proof_is_held_by_the_answer_about_its_vm() {
     let now = moment();
     let unknown = |word, message: &str| Unknown::new(word, message);
-    let held = |reason, is_quiet| Candidacy::Held { reason, message: "x".repeat(400), is_quiet };
+    let held = |reason, is_quiet| Candidacy::Held { reason, message: "x".repeat(2_400), is_quiet };
     for (candidacy, word, actor, first_unreached) in [
         (held(reason::Uninitialized, false), "Uninitialized", "cloud-node-controller", "proof"),
         (
@@ -245,7 +245,7 @@ fn a_node_without_a_proof_is_held_by_the_answer_about_its_vm() {
         let text = text(explanation).join("\n");
         assert!(text.contains(actor), "{text}");
         assert!(text.contains(&format!("  not reached       {first_unreached}\n")), "{text}");
-        assert!(!text.contains(&"x".repeat(301)), "texts from outside are clipped");
+        assert!(!text.contains(&"x".repeat(2_001)), "long messages are clipped");
         assert!(!text.contains("Clocks and limits"), "{text}");
     }
 }

@@ -16,6 +16,7 @@ pub(in crate::app::reports::check) fn vm() -> FoundVm {
         zone: "zone-a".to_owned(),
         region: "region-1".to_owned(),
         pending: None,
+        differing_zone_labels: Vec::new(),
         zone_command: String::new(),
         notes: Vec::new(),
     }
@@ -124,6 +125,9 @@ fn each_finding_about_a_vm_warns_or_fails_in_its_own_check() {
     let untagged = FoundVm { zone: String::new(), pending: Some((reason::NoZoneTags, "no tag".to_owned())), ..vm() };
     assert_only("zone", with(untagged.clone()), &[(CheckId::Z02, Warning)]);
     assert_only("zone of a joining Node", joining(untagged), &[(CheckId::Z02, Failed)]);
+    let moved = FoundVm { differing_zone_labels: vec!["zone b instead of a".to_owned()], ..vm() };
+    assert_only("moved", with(moved.clone()), &[(CheckId::Z02, Warning)]);
+    assert_only("labels of a joining Node", joining(moved), &[]);
     let unknown = FoundVm { zone: String::new(), pending: Some((reason::ZoneUnknown, "no".to_owned())), ..vm() };
     assert_only("tags", with(unknown), &[(CheckId::Z02, Skipped)]);
 }
@@ -197,6 +201,25 @@ pub(in crate::app::reports::check) fn pending(reason: &str) -> Vec<HeldObject> {
 }
 
 #[test]
+fn a_pause_and_a_node_that_is_not_initialized_are_no_failure() {
+    let paused = pending(lifecycle_reason::DeletionPaused.as_str());
+    let result = deletion(Some(&DeletionStatus { allowance: 0, pending: paused, ..deletion_status("enforce") }), true);
+    let expected = "--node-deletion=enforce, deletions are paused; 1 Node will be deleted afterwards: \
+                    worker-3 (DeletionPaused)";
+    assert_eq!((result.status, result.message.as_str()), (CheckStatus::Warning, expected));
+    assert!(result.commands[0].ends_with(" deletions resume"), "{result:?}");
+    let result = deletion(Some(&DeletionStatus { allowance: 0, ..deletion_status("enforce") }), true);
+    let expected = "--node-deletion=enforce, deletions are paused, none pending";
+    assert_eq!((result.status, result.message.as_str()), (CheckStatus::Passed, expected));
+    let new = pending(lifecycle_reason::Uninitialized.as_str());
+    let result = deletion(Some(&DeletionStatus { pending: new, ..deletion_status("enforce") }), false);
+    assert_eq!(result.status, CheckStatus::Passed, "{result:?}");
+    let held = pending("NeverSeen");
+    let result = deletion(Some(&DeletionStatus { pending: held, ..deletion_status("enforce") }), true);
+    assert_eq!(result.status, CheckStatus::Failed, "{result:?}");
+}
+
+#[test]
 fn the_deletion_passes_warns_fails_or_is_not_known() {
     let status = deletion_status;
     let table = [
@@ -225,7 +248,7 @@ fn the_deletion_passes_warns_fails_or_is_not_known() {
         (None, CheckStatus::Incomplete),
     ];
     for (status, expected) in table {
-        let result = deletion(status.as_ref());
+        let result = deletion(status.as_ref(), false);
         assert_eq!(result.status, expected, "{status:?}: {result:?}");
     }
 }

@@ -239,10 +239,10 @@ fn deletions() -> Vec<State> {
     let status = |mode: &str, allowance: usize| DeletionStatus { allowance, ..of_nodes::deletion_status(mode) };
     let held = DeletionStatus { pending: of_nodes::pending("NeverSeen"), ..status("enforce", 5) };
     vec![
-        state(CheckId::D01, Passed, vec![deletion(Some(&status("enforce", 5)))]),
-        state(CheckId::D01, Warning, vec![deletion(Some(&status("enforce", 0)))]),
-        state(CheckId::D01, Warning, vec![deletion(Some(&status("off", 5)))]),
-        state(CheckId::D01, Failed, vec![deletion(Some(&held))]),
+        state(CheckId::D01, Passed, vec![deletion(Some(&status("enforce", 5)), false)]),
+        state(CheckId::D01, Warning, vec![deletion(Some(&status("enforce", 0)), false)]),
+        state(CheckId::D01, Warning, vec![deletion(Some(&status("off", 5)), false)]),
+        state(CheckId::D01, Failed, vec![deletion(Some(&held), false)]),
     ]
 }
 

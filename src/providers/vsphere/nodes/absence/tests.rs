@@ -122,10 +122,10 @@ fn a_whole_proof_says_what_was_looked_at() {
     assert_eq!(
         proof.evidence(),
         [
-            "vCenter one:443 (vc-1) reports that VM vm-3 does not exist",
-            "its last host HostSystem:host-1 is connected, and Folder:group-v3 and ResourcePool:resgroup-8 can be read",
-            "no virtual machine has BIOS UUID 422e4956-ad22-1139-6d72-59cc8f26bc90 or \
+            "vCenter one:443 (vc-1) has no VM vm-3",
+            "no VM has BIOS UUID 422e4956-ad22-1139-6d72-59cc8f26bc90 or \
              56492e42-22ad-3911-6d72-59cc8f26bc90 in one:443, two:443",
+            "its last host HostSystem:host-1 is connected, and Folder:group-v3 and ResourcePool:resgroup-8 can be read",
         ]
     );
 }

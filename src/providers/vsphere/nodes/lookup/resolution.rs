@@ -374,9 +374,9 @@ fn disputed(question: &Question<'_>, candidate: &VmCandidate<'_>) -> Option<Unkn
     let node = question.node;
     let (own, system_uuid) = node.provider_id.as_ref().zip(node.system_uuid.as_ref()).filter(|_| node.is_disputed)?;
     let message = format!(
-        "the provider ID has the UUID {own} of {}, but the node's systemUUID is {system_uuid}, and nothing on the Node shows \
-         that this program initialized it; if the provider ID is wrong, delete the Node and restart its kubelet without \
-         --provider-id; if it is right, add the taint node.cloudprovider.kubernetes.io/uninitialized to the Node once",
+        "{} has the UUID {own} of the provider ID, but the Node reports systemUUID {system_uuid}; if the provider ID is \
+         wrong, delete the Node and restart its kubelet without --provider-id; if it is right, add the taint \
+         node.cloudprovider.kubernetes.io/uninitialized once",
         candidate.describe()
     );
     Some(Unknown::disputed(reason::ProviderIDMismatch, message))

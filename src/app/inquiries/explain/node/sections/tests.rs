@@ -222,7 +222,7 @@ fn without_a_vm_the_answers_and_the_matches_are_shown() {
     let answers = vec![
         ("a:443".to_owned(), SearchAnswer::Matches { query: SearchKey::Uuid, ids: vec!["vm-1".into(), "vm-2".into()] }),
         ("b:443".to_owned(), SearchAnswer::Matches { query: SearchKey::Name, ids: Vec::new() }),
-        ("c:443".to_owned(), SearchAnswer::Silent("x".repeat(900))),
+        ("c:443".to_owned(), SearchAnswer::Silent("x".repeat(2_900))),
     ];
     let location = Location {
         vcenter: "4cb1".into(),
@@ -264,7 +264,7 @@ fn without_a_vm_the_answers_and_the_matches_are_shown() {
     assert_eq!(look_up[1].1, format!("by UUID {UUID} and by guest host name, decided 41 s ago"));
     assert_eq!(look_up[2].1, "a:443: matches by UUID: vm-1, vm-2");
     assert_eq!(look_up[3].1, "b:443: no match");
-    assert!(look_up[4].1.chars().count() < 350 && look_up[4].1.ends_with('…'), "{}", look_up[4].1);
+    assert!(look_up[4].1.chars().count() < 2_050 && look_up[4].1.ends_with('…'), "{}", look_up[4].1);
 }
 
 #[test]

@@ -25,7 +25,7 @@ async fn a_machine_that_backs_a_node_backs_no_second_one_until_that_node_is_gone
                 scene.running.cluster.put(old.clone());
             }
             let message = scene.unknown(&new, "VMBacksAnotherNode").await;
-            assert!(message.contains("n (vm-1 on") && message.contains("backs node old"), "{message}");
+            assert!(message.contains("n (vm-1 on") && message.contains("backs Node old"), "{message}");
             assert_eq!(address(&scene.found(&old).await), "10.0.0.1", "the node that is initialised keeps it");
         }
         scene.running.cluster.put_all(vec![new.clone()]);
@@ -47,7 +47,7 @@ async fn a_machine_that_joins_again_under_its_new_name_is_initialised_while_the_
         scene.running.cluster.put(ready(old.clone(), status));
         scene.running.cluster.put(new.clone());
         let message = scene.unknown(&new, "VMBacksAnotherNode").await;
-        assert!(message.contains("backs node old"), "{status}: {message}");
+        assert!(message.contains("backs Node old"), "{status}: {message}");
     }
     let silent = ready(old.clone(), "Unknown");
     scene.running.cluster.put(silent.clone());

@@ -53,10 +53,14 @@ pub const PAGES: &[Page] = &[
     (
         "README.md",
         &[
-            ("Try it", &[By::Nobody("it runs this test, and the demo"), A_SUITE]),
-            ("Install", &[By::Journeys(&[WORKSTATION])]),
+            (
+                "Install",
+                &[By::Nobody("the journeys run these commands on the pages of Install"), By::Journeys(&[WORKSTATION])],
+            ),
         ],
     ),
+    // Start
+    ("docs/start/demo.md", &[("Run it", &[By::Nobody("the demo runs the suites' components for minutes")])]),
     // Install
     (
         "docs/install/image.md",

@@ -315,7 +315,7 @@ micro: release-sources
 
 # The benchmark itself is optimised, too: its plain client is what the daemon's writes are compared with.
 .PHONY: bench
-bench: testenv release $(if $(CHAPTERS),$(filter micro,$(CHAPTERS)),micro) ## What is promised in numbers, measured; CHAPTERS="idle size" measures less; writes target/bench/report.json
+bench: testenv release $(if $(CHAPTERS),$(filter micro,$(CHAPTERS)),micro) ## What is promised in numbers, measured; CHAPTERS="idle size" RUNS=1 measures less; writes target/bench/report.json
 	@BENCH_JSON=$(abspath $(TARGET))/bench/report.json MICRO=$(abspath $(TARGET))/$(RELEASE_TARGET)/release/micro \
 		$(CARGO) bench --locked --quiet --bench bench -- $(abspath $(RELEASE_BINARY)) $(CHAPTERS)
 
@@ -325,7 +325,7 @@ book: ## The pages as a website: target/book (needs mdBook)
 	mdbook build docs
 
 .PHONY: performance-page
-performance-page: ## docs/performance.md and its plots from target/bench/report.json; chapters not measured stay as they are
+performance-page: ## The pages with numbers and their plots from target/bench/report.json; chapters not measured stay as they are
 	@$(CARGO) run --locked --quiet --package ccm-test-support --bin performance-page -- $(wildcard $(TARGET)/bench/report.json)
 
 .PHONY: mutants

@@ -1,9 +1,10 @@
 //! `make bench`: measures the promises about the released daemon, and compares the results with their limits.
 //!
 //! Usage: `bench DAEMON [CHAPTER…]`, with the daemon's binary and the chapters to measure. The default is all chapters.
-//! With `PEER` and `PEER_FLAGS` another binary with the same command line does the same work. The tables go to standard
-//! output. With JSON and plots they also go to the folder of the file in `BENCH_JSON`. The benchmark fails if this
-//! daemon misses a limit. A chapter is a module with a function that takes a [`Bench`], and a line in `CHAPTERS`.
+//! With `PEER` another binary with the same command line does the same work, once with the flags that it is shipped
+//! with and once tuned. A chapter with few samples runs three times; `RUNS` sets another number. The tables go to
+//! standard output. With JSON and plots they also go to the folder of the file in `BENCH_JSON`. The benchmark fails if
+//! this daemon misses a limit. A chapter is a module with a function that takes a [`Bench`], and a line in `CHAPTERS`.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -42,30 +43,31 @@ use machines::Kind;
 use subject::Subject;
 use support::report::pictures::pictures;
 use support::report::table::tables;
-use support::report::{Curve, Facts, Measure, Row, Run};
+use support::report::{Curve, ENOUGH, Facts, Measure, Row, Run, merged};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// The chapters with their functions.
-const CHAPTERS: [(&str, Chapter); 15] = [
-    ("size", |bench| async move { size::measure(bench) }.boxed_local()),
-    ("micro", |bench| async move { micro::measure(bench) }.boxed_local()),
-    ("idle", |bench| idle::measure(bench).boxed_local()),
-    ("memory", |bench| memory::measure(bench).boxed_local()),
-    ("start-up", |bench| start_up::measure(bench).boxed_local()),
-    ("commands", |bench| commands::measure(bench).boxed_local()),
-    ("storm-100", |bench| storm::measure(bench, "storm-100", 100, Kind::Simulator).boxed_local()),
-    ("storm-1000", |bench| storm::measure(bench, "storm-1000", 1_000, Kind::Simulator).boxed_local()),
-    ("storm-5000", |bench| storm::measure(bench, "storm-5000", 5_000, Kind::Fake).boxed_local()),
-    ("steady", |bench| steady::measure(bench).boxed_local()),
-    ("latency", |bench| latency::measure(bench).boxed_local()),
-    ("hand-over", |bench| hand_over::measure(bench).boxed_local()),
-    ("routes", |bench| routes::measure(bench).boxed_local()),
-    ("load-balancers", |bench| load_balancers::measure(bench).boxed_local()),
-    ("load-balancers-handed-over", |bench| load_balancers::handed_over::measure(bench).boxed_local()),
+/// The chapters with the number of their repetitions and their functions. A chapter that takes several samples of each
+/// quantity runs once, and so does `size`, which reads a file.
+const CHAPTERS: [(&str, usize, Chapter); 15] = [
+    ("size", 1, |bench| async move { size::measure(bench) }.boxed_local()),
+    ("micro", 1, |bench| async move { micro::measure(bench) }.boxed_local()),
+    ("idle", ENOUGH, |bench| idle::measure(bench).boxed_local()),
+    ("memory", ENOUGH, |bench| memory::measure(bench).boxed_local()),
+    ("start-up", 1, |bench| start_up::measure(bench).boxed_local()),
+    ("commands", 1, |bench| commands::measure(bench).boxed_local()),
+    ("storm-100", ENOUGH, |bench| storm::measure(bench, "storm-100", 100, Kind::Simulator).boxed_local()),
+    ("storm-1000", ENOUGH, |bench| storm::measure(bench, "storm-1000", 1_000, Kind::Simulator).boxed_local()),
+    ("storm-5000", ENOUGH, |bench| storm::measure(bench, "storm-5000", 5_000, Kind::Fake).boxed_local()),
+    ("steady", ENOUGH, |bench| steady::measure(bench).boxed_local()),
+    ("latency", ENOUGH, |bench| latency::measure(bench).boxed_local()),
+    ("hand-over", 1, |bench| hand_over::measure(bench).boxed_local()),
+    ("routes", ENOUGH, |bench| routes::measure(bench).boxed_local()),
+    ("load-balancers", ENOUGH, |bench| load_balancers::measure(bench).boxed_local()),
+    ("load-balancers-handed-over", ENOUGH, |bench| load_balancers::handed_over::measure(bench).boxed_local()),
 ];
 
 /// Environment variables that chapters and subjects read.
-const SETTINGS: [&str; 5] = ["PEER_FLAGS", "STEADY_SECONDS", "LATENCY_CHANGES", "MOST_NODES", "LOAD_BALANCERS"];
+const SETTINGS: [&str; 6] = ["PEER_FLAGS", "RUNS", "STEADY_SECONDS", "LATENCY_CHANGES", "MOST_NODES", "LOAD_BALANCERS"];
 
 type Chapter = for<'a> fn(&'a mut Bench) -> LocalBoxFuture<'a, ()>;
 
@@ -73,21 +75,21 @@ type Chapter = for<'a> fn(&'a mut Bench) -> LocalBoxFuture<'a, ()>;
 pub struct Bench {
     /// The released daemon.
     pub ours: Subject,
-    /// The program for the comparison, if any.
-    pub peer: Option<Subject>,
+    /// The program for the comparison, if any: as it is shipped, and tuned.
+    pub peers: Vec<Subject>,
     run: Run,
 }
 
 impl Bench {
-    /// Returns this daemon and then the peer. A chapter measures each in turn, on a separate cluster.
+    /// Returns this daemon and then the peers. A chapter measures each in turn, on a separate cluster.
     pub fn subjects(&self) -> Vec<Subject> {
-        std::iter::once(&self.ours).chain(&self.peer).cloned().collect()
+        std::iter::once(&self.ours).chain(&self.peers).cloned().collect()
     }
 
     /// Returns the vCenter for work of both subjects: the simulator if there is a peer, otherwise the fake, which is
     /// more like a real vCenter.
     pub fn vcenter(&self) -> Kind {
-        if self.peer.is_some() { Kind::Simulator } else { Kind::Fake }
+        if self.peers.is_empty() { Kind::Fake } else { Kind::Simulator }
     }
 
     /// Returns the numbers of nodes for the chapters `steady`, `latency`, `hand-over` and `routes`. For trials
@@ -118,13 +120,35 @@ impl Bench {
         self.run.rows.push(Row { samples: Vec::new(), note: Some(note), ..measure.into() });
     }
 
-    /// Records a curve. Curves with the same chapter and `name` are drawn into one plot, with a line for each subject
+    /// Records a curve. Of repetitions the first curve is kept. Curves with the same chapter and `name` are drawn into one plot, with a line for each subject
     /// (`ours`, `peer`, `floor`). The name therefore describes the work: `bench.curve("join-storm", "floor", "1,000
     /// nodes, 10 ms a call", ["time since the start (s)", "nodes initialised (%)"], points)`. `axes` are the labels of
     /// the horizontal and the vertical axis, with units. The number of points is unlimited; surplus points are dropped.
     pub fn curve(&mut self, chapter: &str, subject: &str, name: &str, axes: [&str; 2], points: Vec<[f64; 2]>) {
         let ([chapter, subject, name], axes) = ([chapter, subject, name].map(str::to_owned), axes.map(str::to_owned));
-        self.run.curves.push(Curve { chapter, subject, name, axes, points }.thinned());
+        let is_known = |known: &Curve| (&known.chapter, &known.subject, &known.name) == (&chapter, &subject, &name);
+        if !self.run.curves.iter().any(is_known) {
+            self.run.curves.push(Curve { chapter, subject, name, axes, points }.thinned());
+        }
+    }
+
+    /// Runs a chapter this many times, and merges the rows of its repetitions. Returns true if none failed.
+    async fn repeat(&mut self, name: &str, times: usize, measure: Chapter) -> bool {
+        let begin = self.run.rows.len();
+        let mut repetitions = Vec::new();
+        let mut is_whole = true;
+        for number in 1..=times {
+            if times > 1 {
+                println!("{name}: {number} of {times}");
+            }
+            if let Err(panic) = AssertUnwindSafe(measure(self)).catch_unwind().await {
+                eprintln!("{name} failed, what it would have measured is missing: {}", cause(panic.as_ref()));
+                is_whole = false;
+            }
+            repetitions.push(self.run.rows.split_off(begin));
+        }
+        self.run.rows.extend(merged(repetitions));
+        is_whole
     }
 
     /// Measures one subject. If that fails, for example in a wait that takes too long, a row records the failure, and
@@ -144,12 +168,23 @@ fn cause(panic: &(dyn Any + Send)) -> String {
     text.and_then(|text| text.lines().next()).unwrap_or("it failed").to_owned()
 }
 
+/// Returns the number of repetitions of a chapter: at most `RUNS`, which is for trials.
+fn repetitions(times: usize) -> usize {
+    let Some(text) = std::env::var("RUNS").ok().filter(|text| !text.is_empty()) else { return times };
+    match text.parse() {
+        Ok(runs @ 1..) if times > 1 => runs,
+        Ok(1..) => times,
+        _ => panic!("RUNS is {text:?}; a number of runs is expected"),
+    }
+}
+
 /// Returns the parameters that repeat this run.
-fn facts(ours: &Subject, peer: Option<&Subject>, chapters: &[String]) -> Facts {
+fn facts(ours: &Subject, peers: &[Subject], chapters: &[String]) -> Facts {
     let mut settings = BTreeMap::new();
-    if let Some(peer) = peer {
+    if let Some(peer) = peers.first() {
         settings
             .insert("PEER".to_owned(), peer.binary().file_name().unwrap_or_default().to_string_lossy().into_owned());
+        settings.insert("PEER_TUNED_FLAGS".to_owned(), subject::tuned_flags());
     }
     if !chapters.is_empty() {
         settings.insert("CHAPTERS".to_owned(), chapters.join(" "));
@@ -162,7 +197,7 @@ fn facts(ours: &Subject, peer: Option<&Subject>, chapters: &[String]) -> Facts {
     let words = settings.iter().map(|(name, value)| format!("{name}=\"{value}\" "));
     let command = format!("{}make bench", words.collect::<String>());
     let mut programs = vec![("ours", ours.binary())];
-    programs.extend(peer.map(|peer| ("peer", peer.binary())));
+    programs.extend(peers.first().map(|peer| ("peer", peer.binary())));
     Facts::gather(command, &programs, settings)
 }
 
@@ -185,29 +220,29 @@ async fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1).filter(|argument| argument != "--bench");
     let daemon = arguments.next().map(PathBuf::from);
     let asked: Vec<String> = arguments.collect();
-    let unknown: Vec<_> = asked.iter().filter(|name| CHAPTERS.iter().all(|(known, _)| known != name)).collect();
+    let unknown: Vec<_> = asked.iter().filter(|name| CHAPTERS.iter().all(|(known, ..)| known != name)).collect();
     let Some(daemon) = daemon.filter(|daemon| daemon.is_file() && unknown.is_empty()) else {
-        let known = CHAPTERS.map(|(name, _)| name).join(", ");
+        let known = CHAPTERS.map(|(name, ..)| name).join(", ");
         eprintln!("usage: bench DAEMON [CHAPTER…] (or: make bench); chapters: {known}");
         return ExitCode::FAILURE;
     };
-    let peer = match Subject::peer() {
-        Ok(peer) => peer,
+    let peers = match Subject::peers() {
+        Ok(peers) => peers,
         Err(error) => {
             eprintln!("{error}");
             return ExitCode::FAILURE;
         }
     };
     let ours = Subject::ours(daemon);
-    let facts = facts(&ours, peer.as_ref(), &asked);
-    let mut bench = Bench { ours, peer, run: Run { facts, ..Run::default() } };
+    let facts = facts(&ours, &peers, &asked);
+    let mut bench = Bench { ours, peers, run: Run { facts, ..Run::default() } };
     let path = std::env::var_os("BENCH_JSON").filter(|path| !path.is_empty()).map(PathBuf::from);
     // Otherwise an earlier run could be mistaken for this one.
     path.iter().for_each(|path| drop(std::fs::remove_file(path)));
     let mut ctrl_c = signal(SignalKind::interrupt()).unwrap();
     let mut terminate = signal(SignalKind::terminate()).unwrap();
     let mut is_whole = true;
-    for (name, measure) in CHAPTERS {
+    for (name, times, measure) in CHAPTERS {
         if asked.is_empty() || asked.iter().any(|asked| asked == name) {
             println!("measuring: {name}");
             let begun = Instant::now();
@@ -216,16 +251,13 @@ async fn main() -> ExitCode {
                 biased;
                 _ = ctrl_c.recv() => None,
                 _ = terminate.recv() => None,
-                end = AssertUnwindSafe(measure(&mut bench)).catch_unwind() => Some(end),
+                end = bench.repeat(name, repetitions(times), measure) => Some(end),
             };
-            let Some(end) = end else {
+            let Some(is_measured) = end else {
                 eprintln!("interrupted: {name} and what was to follow is missing; chapters before it are written");
                 return ExitCode::FAILURE;
             };
-            if let Err(panic) = end {
-                eprintln!("{name} failed, what it would have measured is missing: {}", cause(panic.as_ref()));
-                is_whole = false;
-            }
+            is_whole &= is_measured;
             let seconds = begun.elapsed().as_secs_f64();
             println!("measured: {name}, in {seconds:.0} s");
             bench.run.seconds.insert(name.to_owned(), (seconds * 10.0).round() / 10.0);

@@ -7,7 +7,7 @@ use crate::Bench;
 /// Limit in MB of 1,000,000 bytes.
 const SIZE: f64 = 16.0;
 
-/// Measures the size of the unchanged file.
+/// Measures the size of the file as it is shipped. A peer is stripped.
 pub fn measure(bench: &mut Bench) {
     for subject in bench.subjects() {
         let bytes = std::fs::metadata(subject.binary()).unwrap().len();

@@ -19,9 +19,10 @@ const MANY: usize = 5_000;
 /// Measures the time until `/healthz`, which both programs have. For this daemon also `/readyz`, which includes filled
 /// caches.
 pub async fn measure(bench: &mut Bench) {
-    let sizes: &[(usize, Kind)] = match bench.peer {
-        Some(_) => &[(0, Kind::Simulator), (SOME, Kind::Simulator), (MANY, Kind::Fake)],
-        None => &[(0, Kind::Fake), (MANY, Kind::Fake)],
+    let sizes: &[(usize, Kind)] = if bench.peers.is_empty() {
+        &[(0, Kind::Fake), (MANY, Kind::Fake)]
+    } else {
+        &[(0, Kind::Simulator), (SOME, Kind::Simulator), (MANY, Kind::Fake)]
     };
     for &(nodes, kind) in sizes {
         let cluster = Cluster::new(ApiServer::start().await, kind, nodes.max(1)).await;

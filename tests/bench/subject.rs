@@ -1,21 +1,27 @@
 //! The measured programs: the released daemon, and its peer.
 //!
 //! Both have the command line of the Go program, so that they are started in the same way. The benchmark observes a
-//! peer only from outside: by its secure port, its Lease, the API server's audit log and the counts of vCenter.
+//! peer only from outside: by its secure port, its Lease, the API server's audit log and the counts of vCenter. A peer
+//! is measured twice: with the flags that it is shipped with, and with flags for large clusters.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{Api, Client};
 use support::api_server::free_port;
 use support::process::Usage;
+use support::report::{OURS, PEER, TUNED};
 use support::{Daemon, eventually};
 
 use crate::cluster::LIMIT;
 
 /// Limit of one probe.
 const PROBE: Duration = Duration::from_secs(5);
+
+/// Default flags of a tuned peer: 20 workers for nodes, and 500 requests a second to the API server.
+const TUNED_FLAGS: &str = "--concurrent-node-syncs=20 --kube-api-qps=500 --kube-api-burst=1000";
 
 /// A program to measure.
 #[derive(Clone, Debug)]
@@ -37,23 +43,30 @@ pub struct Running {
 impl Subject {
     /// Returns this program as a subject.
     pub fn ours(binary: PathBuf) -> Self {
-        Self { name: "ours", binary, flags: Vec::new() }
+        Self { name: OURS, binary, flags: Vec::new() }
     }
 
-    /// Returns the peer: `PEER` is the path of another binary, `PEER_FLAGS` are its flags, separated by spaces.
+    /// Returns the peer as it is shipped, and then the tuned one. `PEER` is the path of another binary. `PEER_FLAGS`
+    /// are flags that it needs in both cases, and `PEER_TUNED_FLAGS` replace the default flags of the tuned one. Flags
+    /// are separated by spaces. Without `PEER` there is no peer.
     ///
-    ///
-    /// Returns a message if there is no such file.
-    pub fn peer() -> Result<Option<Self>, String> {
+    /// Returns a message if there is no such file, or if it cannot be stripped.
+    pub fn peers() -> Result<Vec<Self>, String> {
         let Some(binary) = std::env::var_os("PEER").filter(|path| !path.is_empty()).map(PathBuf::from) else {
-            return Ok(None);
+            return Ok(Vec::new());
         };
         if !binary.is_file() {
             return Err(format!("PEER is {}, which is no file; the path of a binary is expected", binary.display()));
         }
+        let binary = stripped(&binary)?;
         let flags = std::env::var("PEER_FLAGS").unwrap_or_default();
-        let flags = flags.split_whitespace().map(str::to_owned).collect();
-        Ok(Some(Self { name: "peer", binary, flags }))
+        let tuned = format!("{flags} {}", tuned_flags());
+        let of = |name, flags: &str| Self {
+            name,
+            binary: binary.clone(),
+            flags: flags.split_whitespace().map(str::to_owned).collect(),
+        };
+        Ok(vec![of(PEER, &flags), of(TUNED, &tuned)])
     }
 
     /// Returns the path of the measured file.
@@ -80,6 +93,27 @@ impl Subject {
         flags.extend(self.flags.iter().cloned());
         Running { daemon: Daemon::start(&self.binary, flags), port }
     }
+}
+
+/// Returns the additional flags of the tuned peer. An empty variable counts as not set.
+pub fn tuned_flags() -> String {
+    let flags = std::env::var("PEER_TUNED_FLAGS").ok().filter(|flags| !flags.trim().is_empty());
+    flags.unwrap_or_else(|| TUNED_FLAGS.to_owned())
+}
+
+/// Returns a copy of the file without symbols, as programs are shipped. The size and the resident memory of a peer
+/// would otherwise include data that its users do not get.
+fn stripped(binary: &Path) -> Result<PathBuf, String> {
+    let failed = |why: String| format!("PEER is {}, which cannot be stripped: {why}", binary.display());
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("peer");
+    std::fs::create_dir_all(&folder).map_err(|error| failed(error.to_string()))?;
+    let copy = folder.join(binary.file_name().unwrap_or_default());
+    let output = Command::new("strip").arg("-o").arg(&copy).arg(binary).output();
+    let output = output.map_err(|error| failed(format!("strip (binutils): {error}")))?;
+    if !output.status.success() {
+        return Err(failed(String::from_utf8_lossy(&output.stderr).trim().to_owned()));
+    }
+    Ok(copy)
 }
 
 impl Running {

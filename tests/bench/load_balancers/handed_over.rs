@@ -17,7 +17,7 @@ const NODES: usize = 5;
 
 /// Measures the writes of the next leader. Without a peer there is no measurement.
 pub async fn measure(bench: &mut Bench) {
-    let Some(peer) = bench.peer.clone() else {
+    let Some(peer) = bench.peers.first().cloned() else {
         println!("  nothing is measured: {CHAPTER} needs another program, PEER");
         return;
     };

@@ -52,12 +52,10 @@ const WITH_NAMES: By = By::Nobody("a list to choose from, with names that only t
 pub const PAGES: &[Page] = &[
     (
         "README.md",
-        &[
-            (
-                "Install",
-                &[By::Nobody("the journeys run these commands on the pages of Install"), By::Journeys(&[WORKSTATION])],
-            ),
-        ],
+        &[(
+            "Install",
+            &[By::Nobody("the journeys run these commands on the pages of Install"), By::Journeys(&[WORKSTATION])],
+        )],
     ),
     // Start
     ("docs/start/demo.md", &[("Run it", &[By::Nobody("the demo runs the suites' components for minutes")])]),
@@ -169,8 +167,6 @@ pub const PAGES: &[Page] = &[
     ),
     ("docs/operate/logs.md", &[("The log", &[WITH_NAMES])]),
     ("docs/reasons.md", &[("Nodes", &[WITH_NAMES]), ("Services", &[WITH_NAMES]), ("Routes", &[WITH_NAMES])]),
-    // Reference
-    ("docs/performance.md", &[("Comparing with another program", &[By::Nobody("measures for more than an hour")])]),
     // Contribute
     (
         "docs/field-test.md",
@@ -182,6 +178,10 @@ pub const PAGES: &[Page] = &[
     ),
     ("docs/testing.md", &[("The suite with a real node", &[A_SUITE, A_SUITE])]),
     ("docs/chaos.md", &[("The fault campaign", &[A_SUITE])]),
+    (
+        "docs/contribute/measurements.md",
+        &[("Comparing with another program", &[By::Nobody("measures for more than an hour")])],
+    ),
 ];
 
 const ON_THE_FIRST_NODE: By = By::Nobody("needs a node: tests/node/first_pod.rs runs it on a real one");

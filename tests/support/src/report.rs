@@ -8,6 +8,7 @@ pub mod facts;
 pub mod page;
 pub mod pictures;
 pub mod plot;
+pub mod summary;
 pub mod table;
 
 use std::collections::BTreeMap;
@@ -18,8 +19,12 @@ pub use facts::Facts;
 
 /// The subject whose limits are checked.
 pub const OURS: &str = "ours";
-/// The subject for comparison.
+/// The subject for comparison, with the flags that it is shipped with.
 pub const PEER: &str = "peer";
+/// The same program as [`PEER`], with more workers and a higher rate of requests.
+pub const TUNED: &str = "tuned peer";
+/// Number of samples from which a limit counts as met.
+pub const ENOUGH: usize = 3;
 /// Upper limit of points in a curve. A plot shows no more, and the page's data stay small.
 const POINTS: usize = 150;
 
@@ -57,7 +62,7 @@ pub struct Row {
     /// See [`Measure::limit`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<Limit>,
-    /// Reason why there is no number, in one line.
+    /// Reason why there is no number, or why a repetition has none, in one line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
@@ -110,6 +115,13 @@ impl Limit {
             Self::Above(limit) => sample > limit,
         }
     }
+
+    /// Returns the number of the limit.
+    #[must_use]
+    pub fn value(self) -> f64 {
+        let (Self::Below(value) | Self::Above(value)) = self;
+        value
+    }
 }
 
 impl From<Measure> for Row {
@@ -143,7 +155,14 @@ impl Row {
     #[must_use]
     pub fn is_missed(&self) -> bool {
         let keeps = |limit: Limit| self.samples.iter().all(|one| limit.is_kept_by(*one));
-        self.subject == OURS && (self.samples.is_empty() || self.limit.is_some_and(|limit| !keeps(limit)))
+        let is_unmeasured = self.samples.is_empty() || self.note.is_some();
+        self.subject == OURS && (is_unmeasured || self.limit.is_some_and(|limit| !keeps(limit)))
+    }
+
+    /// Returns true if this is the same quantity of the same subject.
+    fn is_same(&self, other: &Self) -> bool {
+        let key = |row: &Self| (row.chapter.clone(), row.subject.clone(), row.name.clone(), row.unit.clone());
+        key(self) == key(other)
     }
 
     /// Returns true if a larger number is better.
@@ -180,6 +199,33 @@ impl Run {
     pub fn missed(&self) -> impl Iterator<Item = &Row> {
         self.rows.iter().filter(|row| row.is_missed())
     }
+}
+
+/// Merges the rows of repetitions: each quantity once, with the samples of all repetitions. A limit that depends on
+/// another measurement, such as a multiple of the floor, differs between repetitions. Its median applies.
+#[must_use]
+pub fn merged(repetitions: Vec<Vec<Row>>) -> Vec<Row> {
+    let mut rows: Vec<(Row, Vec<Limit>)> = Vec::new();
+    for row in repetitions.into_iter().flatten() {
+        match rows.iter_mut().find(|(known, _)| known.is_same(&row)) {
+            Some((known, limits)) => {
+                known.samples.extend(row.samples);
+                known.note = known.note.take().or(row.note);
+                limits.extend(row.limit);
+            }
+            None => {
+                let limits = row.limit.into_iter().collect();
+                rows.push((row, limits));
+            }
+        }
+    }
+    rows.into_iter().map(|(row, limits)| Row { limit: median_limit(limits), ..row }).collect()
+}
+
+/// Returns the median, the upper of two. All limits of a quantity are of the same kind.
+fn median_limit(mut limits: Vec<Limit>) -> Option<Limit> {
+    limits.sort_by(|one, other| one.value().total_cmp(&other.value()));
+    limits.get(limits.len() / 2).copied()
 }
 
 /// Returns each value once, in the original order.

@@ -1,7 +1,8 @@
-//! The page of measured numbers: text between its marks is generated from the runs that are stored next to it. Pure.
+//! The pages with measured numbers: text between their marks is generated from the stored runs. Pure.
 //!
 //! A mark is `<!-- measured: CHAPTER -->` on a line of its own, and ends with `<!-- end -->`. `runs` marks the list of
-//! runs. Text outside of marks is written by hand and does not change.
+//! runs, and three marks are for users: `ten rows`, `three plots` and `comparison`. Text outside of marks is written
+//! by hand and does not change. One page has every chapter; the others have only what their marks name.
 
 use std::fmt::Write;
 
@@ -11,8 +12,11 @@ use super::pictures::{Picture, pictures};
 use super::table::{LEGEND, number, table};
 use super::{Facts, Run};
 
-/// Folder of the page's plots, relative to the page.
-pub const FOLDER: &str = "performance";
+/// Folder of the plots, relative to the page of all measurements, and to a page for users.
+const FOLDER: &str = "../performance";
+const FOLDER_OF_USERS: &str = "performance";
+/// The list of runs, relative to a page for users.
+const LIST_OF_RUNS: &str = "contribute/measurements.md#the-runs";
 const BEGIN: &str = "<!-- measured: ";
 const END: &str = "<!-- end -->";
 /// Mark of the list of runs.
@@ -63,21 +67,13 @@ impl Record {
         self.runs.iter().flat_map(pictures).collect()
     }
 
-    /// Returns the page with new text between its marks.
+    /// Returns the page of all measurements with new text between its marks.
     ///
     /// # Errors
     ///
     /// A sentence, if a mark does not end, or a measured chapter has no mark.
     pub fn page(&self, page: &str) -> Result<String, String> {
-        let (mut text, mut rest, mut marked) = (String::new(), page, Vec::new());
-        while let Some((before, after)) = rest.split_once(BEGIN) {
-            let (chapter, after) = after.split_once(" -->").ok_or("a mark is not closed")?;
-            let (_, after) = after.split_once(END).ok_or_else(|| format!("the mark of {chapter} has no {END}"))?;
-            let body = if chapter == RUNS { self.named() } else { self.chapter(chapter) };
-            let _ = write!(text, "{before}{BEGIN}{chapter} -->\n\n{body}\n{END}");
-            (rest, marked) = (after, [marked, vec![chapter]].concat());
-        }
-        text.push_str(rest);
+        let (text, marked) = self.filled(page, FOLDER)?;
         let all = self.runs.iter().flat_map(Run::chapters).chain([RUNS]);
         match all.filter(|chapter| !marked.contains(chapter)).collect::<Vec<_>>().as_slice() {
             [] => Ok(text),
@@ -85,7 +81,38 @@ impl Record {
         }
     }
 
-    fn chapter(&self, chapter: &str) -> String {
+    /// Returns a page for users with new text between its marks.
+    ///
+    /// # Errors
+    ///
+    /// A sentence, if a mark does not end, or the page has none.
+    pub fn page_for_users(&self, page: &str) -> Result<String, String> {
+        let (text, marked) = self.filled(page, FOLDER_OF_USERS)?;
+        if marked.is_empty() { Err("the page has no mark".to_owned()) } else { Ok(text) }
+    }
+
+    /// Returns the page with new text between its marks, and the names of the marks.
+    fn filled<'page>(&self, page: &'page str, folder: &str) -> Result<(String, Vec<&'page str>), String> {
+        let (mut text, mut rest, mut marked) = (String::new(), page, Vec::new());
+        while let Some((before, after)) = rest.split_once(BEGIN) {
+            let (chapter, after) = after.split_once(" -->").ok_or("a mark is not closed")?;
+            let (_, after) = after.split_once(END).ok_or_else(|| format!("the mark of {chapter} has no {END}"))?;
+            let body = match chapter {
+                RUNS => self.named(),
+                "ten rows" => self.ten_rows(LIST_OF_RUNS),
+                "three plots" => self.three_plots(folder),
+                "comparison" => self.comparison_with_upstream(),
+                _ => self.chapter(chapter, folder),
+            };
+            let _ = write!(text, "{before}{BEGIN}{chapter} -->\n\n{body}\n{END}");
+            rest = after;
+            marked.push(chapter);
+        }
+        text.push_str(rest);
+        Ok((text, marked))
+    }
+
+    fn chapter(&self, chapter: &str, folder: &str) -> String {
         let Some((index, run)) = self.runs.iter().enumerate().find(|(_, run)| run.chapters().contains(&chapter)) else {
             return "Not measured yet.\n".to_owned();
         };
@@ -95,7 +122,7 @@ impl Record {
         let mut text = if said.is_empty() { said } else { format!("{said}\n\n") };
         text.push_str(&table(run, chapter));
         for picture in pictures(run).iter().filter(|picture| picture.chapter == chapter) {
-            let _ = write!(text, "\n![{}]({FOLDER}/{})\n", picture.title, picture.file);
+            let _ = write!(text, "\n![{}]({folder}/{})\n", picture.title, picture.file);
         }
         text
     }
@@ -169,6 +196,18 @@ mod tests {
         for (page, expected) in cases {
             assert_eq!(record().page(page), Err(expected.to_owned()));
         }
+    }
+
+    #[test]
+    fn a_page_for_users_has_the_rows_that_its_marks_name() {
+        let page = "Begin\n<!-- measured: ten rows -->\nold\n<!-- end -->\nEnd\n";
+        let text = record().page_for_users(page).unwrap();
+        assert!(
+            text.starts_with("Begin\n") && text.ends_with("<!-- end -->\nEnd\n") && !text.contains("old"),
+            "{text}"
+        );
+        assert!(text.contains("| this program |"), "{text}");
+        assert_eq!(record().page_for_users("no mark"), Err("the page has no mark".to_owned()));
     }
 
     #[test]

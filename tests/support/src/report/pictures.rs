@@ -3,7 +3,7 @@
 
 use super::plot::{Bar, Bars, Line, Lines};
 use super::table::MANY;
-use super::{Limit, OURS, PEER, Row, Run, unique};
+use super::{Limit, OURS, PEER, Row, Run, TUNED, unique};
 
 /// Chapter, unit, and the suffix of the names of rows that are drawn as bars. The part before the suffix is the group.
 const BARS: &[(&str, &str, &str)] = &[
@@ -80,7 +80,7 @@ fn curves(run: &Run, chapter: &str) -> Vec<Picture> {
         let lines = curves.iter().map(|curve| Line {
             name: curve.subject.clone(),
             hue: None,
-            is_dashed: ![OURS, PEER].contains(&curve.subject.as_str()),
+            is_dashed: ![OURS, PEER, TUNED].contains(&curve.subject.as_str()),
             points: curve.points.clone(),
         });
         let axes = curves.first().map(|curve| curve.axes.clone()).unwrap_or_default();
@@ -154,7 +154,7 @@ fn bar(row: &Row) -> Bar {
 }
 
 fn value(limit: Option<Limit>) -> Option<f64> {
-    limit.map(|(Limit::Below(value) | Limit::Above(value))| value)
+    limit.map(Limit::value)
 }
 
 fn picture(chapter: &str, name: &str, svg: String) -> Picture {

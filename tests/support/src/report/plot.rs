@@ -26,7 +26,7 @@ const LIMIT: &str = "#e5534b";
 /// One line, or one colour of bars.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
-    /// Name in the legend. `ours`, `peer` and `floor` have colours of their own.
+    /// Name in the legend. `ours`, `peer`, `tuned peer` and `floor` have colours of their own.
     pub name: String,
     /// Index of another colour, for lines that do not belong to a subject.
     pub hue: Option<usize>,
@@ -195,6 +195,7 @@ fn colour(name: &str) -> &'static str {
     match name {
         "ours" => "#2f81f7",
         "peer" => "#d98324",
+        "tuned peer" => "#a371f7",
         _ => INK,
     }
 }

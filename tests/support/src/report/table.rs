@@ -2,16 +2,30 @@
 
 use std::fmt::Write;
 
-use super::{Limit, OURS, PEER, Row, Run, unique};
+use super::{ENOUGH, Limit, OURS, PEER, Row, Run, TUNED, unique};
 
 /// Number of samples from which percentiles replace minimum and maximum.
 pub(super) const MANY: usize = 20;
 /// Ratio up to which two numbers count as equal.
 const ALIKE: f64 = 1.05;
+/// Amounts by unit that are noise. A ratio of two numbers below it says nothing: the clock of processes counts 10 ms,
+/// an allocator takes memory in pieces, and one call more or less depends on the moment.
+const NOISE: [(&str, f64); 9] = [
+    ("s", 0.1),
+    ("MiB", 1.0),
+    ("kB", 1.0),
+    ("calls", 10.0),
+    ("writes", 10.0),
+    ("API requests", 10.0),
+    ("a minute", 10.0),
+    ("kB a minute", 1.0),
+    ("% of a core", 0.1),
+];
 
 /// Explanation of a table.
-pub const LEGEND: &str = "Three numbers are the least, the median and the most; of twenty samples and more, percentiles. \
-    Ratios are of medians. Each limit is held against every sample of ours.";
+pub const LEGEND: &str = "Three numbers are the least, the median and the most; of twenty samples and more, \
+    percentiles. Ratios are of medians. There is no ratio of two numbers that are both noise. Every sample of ours has \
+    to keep its limit. A limit with fewer than three samples shows their number.";
 
 /// Returns a table for each chapter, below its name.
 #[must_use]
@@ -24,16 +38,17 @@ pub fn tables(run: &Run) -> String {
 #[must_use]
 pub fn table(run: &Run, chapter: &str) -> String {
     let rows: Vec<&Row> = run.rows.iter().filter(|row| row.chapter == chapter).collect();
-    let others = unique(rows.iter().map(|row| row.subject.as_str()).filter(|name| ![OURS, PEER].contains(name)));
+    let others = unique(rows.iter().map(|row| row.subject.as_str()).filter(|name| ![OURS, PEER, TUNED].contains(name)));
     let has_limit = rows.iter().any(|row| row.subject == OURS && row.limit.is_some());
-    let has_peer = rows.iter().any(|row| row.subject == PEER);
+    let peers: Vec<&str> =
+        [PEER, TUNED].into_iter().filter(|peer| rows.iter().any(|row| row.subject == *peer)).collect();
 
     let mut heads = vec!["what".to_owned(), "unit".to_owned(), OURS.to_owned()];
     if has_limit {
         heads.push("limit".to_owned());
     }
-    if has_peer {
-        heads.extend([PEER.to_owned(), "peer ÷ ours".to_owned()]);
+    for peer in &peers {
+        heads.extend([(*peer).to_owned(), format!("{peer} ÷ ours")]);
     }
     for other in &others {
         heads.extend([(*other).to_owned(), format!("ours ÷ {other}")]);
@@ -49,12 +64,12 @@ pub fn table(run: &Run, chapter: &str) -> String {
             let other = || all().find(|row| others.contains(&subject) && is_of(row, name));
             all().find(|row| row.name == name).or_else(other)
         };
-        let (ours, peer) = (of(OURS), of(PEER));
+        let ours = of(OURS);
         let mut cells = vec![name.to_owned(), unit.to_owned(), ours.map(numbers).unwrap_or_default()];
         if has_limit {
             cells.push(ours.map(verdict).unwrap_or_default());
         }
-        if has_peer {
+        for peer in peers.iter().map(|peer| of(peer)) {
             cells.push(peer.map(numbers).unwrap_or_default());
             cells.push(ours.zip(peer).map(|(ours, peer)| comparison(ours, peer)).unwrap_or_default());
         }
@@ -78,19 +93,24 @@ fn is_of(row: &Row, name: &str) -> bool {
     row.name == name || name.split_once(": ").and_then(wider).unwrap_or(false)
 }
 
-/// Returns one sample, a few, or the percentiles of many, or the reason why there is none.
+/// Returns one sample, a few, or the percentiles of many, and the reason why a number is missing.
 pub(super) fn numbers(row: &Row) -> String {
     let show = |share| number(row.quantile(share));
-    match row.samples.len() {
-        0 => format!("not measured: {}", row.note.as_deref().unwrap_or("no sample")),
+    let shown = match row.samples.len() {
+        0 => return format!("not measured: {}", row.note.as_deref().unwrap_or("no sample")),
         1 => show(0.5),
         count if count < MANY => format!("{} / {} / {} of {count}", show(0.0), show(0.5), show(1.0)),
         count => format!("p50 {}, p99 {}, most {} of {count}", show(0.5), show(0.99), show(1.0)),
-    }
+    };
+    row.note.iter().fold(shown, |shown, note| format!("{shown}; once not measured: {note}"))
 }
 
 fn verdict(row: &Row) -> String {
-    let word = if row.is_missed() { "**missed**" } else { "met" };
+    let word = match row.samples.len() {
+        _ if row.is_missed() => "**missed**".to_owned(),
+        count if count < ENOUGH => format!("met, {count} of {ENOUGH} runs"),
+        _ => "met".to_owned(),
+    };
     match row.limit {
         None => String::new(),
         Some(Limit::Below(limit)) => format!("< {}: {word}", number(limit)),
@@ -110,10 +130,13 @@ fn comparison(ours: &Row, peer: &Row) -> String {
     format!("{}, {who}", number(ratio))
 }
 
-/// Returns the ratio of the medians. Returns `None` if it has no meaning, for example for a negative amount.
-fn ratio(one: &Row, other: &Row) -> Option<f64> {
+/// Returns the ratio of the medians. Returns `None` if it has no meaning: for a negative amount, or for two amounts
+/// that are both noise.
+pub(super) fn ratio(one: &Row, other: &Row) -> Option<f64> {
     let is_amount = one.median() >= 0.0 && other.median() >= 0.0;
-    Some(one.median() / other.median()).filter(|ratio| is_amount && ratio.is_finite())
+    let noise = NOISE.iter().find(|(unit, _)| *unit == one.unit).map_or(0.0, |(_, most)| *most);
+    let is_noise = one.median() < noise && other.median() < noise;
+    Some(one.median() / other.median()).filter(|ratio| is_amount && !is_noise && ratio.is_finite())
 }
 
 /// Formats a number with its significant digits: `0.013`, `1.20`, `13.4`, `134`, `12,345`. Whole numbers stay whole.
@@ -229,11 +252,40 @@ mod tests {
             ("s", 0.0, 1.0, ""),
             ("MiB", -0.11, 0.008, ""),
             ("MiB", 0.11, -0.008, ""),
+            ("s", 0.02, 0.09, ""),
+            ("s", 0.02, 0.5, "25, ours is better"),
+            ("calls", 9.0, 3.0, ""),
+            ("calls", 9.0, 18.0, "2, ours is better"),
         ];
         for (unit, ours, peer, expected) in cases {
             let (ours, peer) = (row("ours", "x", unit, &[ours], None), row("peer", "x", unit, &[peer], None));
             assert_eq!(comparison(&ours, &peer), expected, "{unit}");
         }
+    }
+
+    #[test]
+    fn a_limit_counts_as_met_from_three_samples_on() {
+        let limit = Some(Limit::Below(2.0));
+        let cases = [
+            (&[1.0][..], None, "< 2: met, 1 of 3 runs"),
+            (&[1.0, 1.5, 1.2], None, "< 2: met"),
+            (&[1.0, 2.5, 1.2], None, "< 2: **missed**"),
+            (&[1.0, 1.5], Some("it ended"), "< 2: **missed**"),
+        ];
+        for (samples, note, expected) in cases {
+            let row = Row { note: note.map(str::to_owned), ..row("ours", "x", "s", samples, limit) };
+            assert_eq!(verdict(&row), expected, "{samples:?}");
+        }
+    }
+
+    #[test]
+    fn both_peers_stand_beside_ours() {
+        let of = |subject, value| row(subject, "last", "s", &[value], None);
+        let text = table(&measured(vec![of("ours", 2.0), of("peer", 20.0), of("tuned peer", 8.0)]), "storm");
+        let lines: Vec<String> =
+            text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+        assert_eq!(lines[0], "| what | unit | ours | peer | peer ÷ ours | tuned peer | tuned peer ÷ ours |");
+        assert_eq!(lines[2], "| last | s | 2 | 20 | 10, ours is better | 8 | 4, ours is better |");
     }
 
     #[test]

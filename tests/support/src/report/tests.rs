@@ -36,6 +36,23 @@ fn a_limit_is_missed_by_any_sample_that_does_not_keep_it() {
 }
 
 #[test]
+fn repetitions_are_samples_of_one_row() {
+    let below = |limit| Some(Limit::Below(limit));
+    let gone = |name: &str| Row { note: Some("it ended".into()), ..row("ours", name, "s", &[], below(2.0)) };
+    let rows = merged(vec![
+        vec![row("ours", "last", "s", &[1.0], below(2.0)), row("ours", "first", "s", &[0.5], None)],
+        vec![row("ours", "last", "s", &[1.5], below(4.0)), row("peer", "last", "s", &[9.0], None)],
+        vec![row("ours", "last", "s", &[2.5], below(3.0)), gone("first")],
+    ]);
+    let shown: Vec<_> = rows.iter().map(|row| (row.subject.as_str(), row.name.as_str(), row.samples.clone())).collect();
+    let expected = [("ours", "last", vec![1.0, 1.5, 2.5]), ("ours", "first", vec![0.5]), ("peer", "last", vec![9.0])];
+    assert_eq!(shown, expected);
+    assert_eq!(rows[0].limit, below(3.0), "the median of the limits");
+    assert!(!rows[0].is_missed() && rows[1].is_missed(), "a repetition without a number misses the limit");
+    assert_eq!(merged(Vec::new()), Vec::new());
+}
+
+#[test]
 fn quantiles_are_samples() {
     let row = |samples: &[f64]| row("ours", "x", "s", samples, None);
     let odd = row(&[3.0, 1.0, 2.0]);

@@ -212,8 +212,16 @@
 {{/* Keys of the Secret with the credentials, as JSON. Empty: every vCenter names its own Secret. */}}
 {{- define "cpi.credentials" -}}
 {{- $keys := dict -}}
+{{- $seen := dict -}}
 {{- range $number, $vcenter := include "cpi.vcenters" . | fromJsonArray -}}
 {{- $server := $vcenter.entry.server -}}
+{{- if not $vcenter.entry.secretName -}}
+{{- $before := get $seen $server -}}
+{{- if and $before (ne (toJson $before.account) (toJson $vcenter.account)) (eq (include "cpi.createsSecret" $) "true") -}}
+{{- fail (printf "%s and %s have the same server %s and different credentials, and a Secret has one user name and password for each server: set secretName in one of them" $before.path $vcenter.path $server) -}}
+{{- end -}}
+{{- $_ := set $seen $server $vcenter -}}
+{{- end -}}
 {{- if $vcenter.entry.secretName -}}
 {{- else if contains ":" $server -}}
 {{- /* A key of a Secret cannot hold an IPv6 address. */ -}}

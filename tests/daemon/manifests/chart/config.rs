@@ -146,6 +146,12 @@ async fn a_configuration_without_server_credentials_or_trust_is_refused() {
             "config: {enabled: true, insecureFlag: true, vcenters: {a: {username: b}}}",
             &["config.vcenters.a.username", "config.vcenters.a.password", "config.existingSecret"],
         ),
+        // The Secret would have the credentials of the last one for both.
+        (
+            "config: {enabled: true, insecureFlag: true, vcenters: {a: {server: v, username: b, password: c}, \
+             d: {server: v, port: 8443, username: b, password: e}}}",
+            &["config.vcenters.a", "config.vcenters.d", "the same server v", "secretName"],
+        ),
     ])
     .await;
 }

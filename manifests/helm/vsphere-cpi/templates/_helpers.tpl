@@ -73,12 +73,22 @@ upstream
 {{- $_ := set $labels "app" (include "cpi.name" .root) -}}
 {{- $_ := set $labels "component" "cloud-controller-manager" -}}
 {{- $_ := set $labels "vsphere-cpi-infra" .part -}}
-{{- range $key, $value := .root.Values.commonLabels | default dict -}}
-{{- if not (hasKey $labels $key) -}}
-{{- $_ := set $labels $key $value -}}
+{{- $own := .root.Values.commonLabels | default dict -}}
+{{- include "cpi.checkLabels" (dict "labels" $own "path" "commonLabels" "fixed" (list "app" "component" "tier" "release")) -}}
+{{- mergeOverwrite $labels $own | toYaml -}}
+{{- end -}}
+
+{{/* Refuses labels that the chart sets. Argument: labels, path, and fixed: further names. */}}
+{{- define "cpi.checkLabels" -}}
+{{- $fixed := concat .fixed (list "vsphere-cpi-infra" "helm.sh/chart") -}}
+{{- range list "name" "instance" "component" "version" "managed-by" -}}
+{{- $fixed = append $fixed (printf "app.kubernetes.io/%s" .) -}}
+{{- end -}}
+{{- range $key, $value := .labels -}}
+{{- if has $key $fixed -}}
+{{- fail (printf "%s has the label %s, which the chart sets: remove it from %s" $.path $key $.path) -}}
 {{- end -}}
 {{- end -}}
-{{- toYaml $labels -}}
 {{- end -}}
 
 {{/* Labels of every object; the value of vsphere-cpi-infra is that of upstream's chart. The versions are not on the Pods, which

@@ -110,6 +110,20 @@ async fn each_part_is_rendered_with_its_labels() {
     assert_eq!(rendered.container()["ports"][0]["name"], monitor["spec"]["podMetricsEndpoints"][0]["port"]);
 }
 
+/// An older kube-prometheus-stack selects by the label app, and a sidecar of Grafana by another value of its label.
+#[tokio::test]
+async fn labels_of_the_values_take_precedence_and_cannot_add_others() {
+    let parts = ["podMonitor", "rules"].map(|part| format!("{part}: {{enabled: true, labels: {{app: prometheus}}}}"));
+    let dashboard = r#"dashboard: {enabled: true, labels: {grafana_dashboard: "true", "a: b\n    c": d}}"#;
+    let rendered = render(&format!("monitoring: {{{}, {dashboard}}}", parts.join(", "))).await;
+    for kind in ["PodMonitor", "PrometheusRule"] {
+        assert_eq!(rendered.one(kind)["metadata"]["labels"]["app"], "prometheus", "{kind}");
+    }
+    let labels = &rendered.one("ConfigMap")["metadata"]["labels"];
+    assert_eq!(labels["grafana_dashboard"], "true");
+    assert_eq!((&labels["a: b\n    c"], &labels["c"]), (&json!("d"), &Value::Null));
+}
+
 #[tokio::test]
 async fn runbooks_have_the_address_of_the_values() {
     let rendered = render(ALL).await;
@@ -150,6 +164,10 @@ async fn monitors_that_exclude_each_other_or_have_no_port_are_refused() {
         ("monitoring: {runbookBaseUrl: docs}", &["at '/monitoring/runbookBaseUrl'"]),
         ("monitoring: {rules: {enable: true}}", &["'enable' not allowed"]),
         ("monitoring: {dashboard: {labels: {a: 1}}}", &["at '/monitoring/dashboard/labels/a'"]),
+        (
+            "monitoring: {rules: {labels: {helm.sh/chart: a}}}",
+            &["monitoring.rules.labels has the label helm.sh/chart,"],
+        ),
     ])
     .await;
 }

@@ -207,8 +207,9 @@ async fn values_of_the_workload_that_contradict_each_other_are_refused_with_both
         ("probes: {liveness: {path: livez}}", &["at '/probes/liveness/path'"]),
         ("extraEnvFrom: [{secretRef: {nam: a}}]", &["at '/extraEnvFrom/0/secretRef'"]),
         ("additionalTolerations: [{kye: a}]", &["at '/additionalTolerations/0'"]),
-        ("commonLabels: {app: mine}", &["invalid propertyName 'app'"]),
-        ("commonLabels: {app.kubernetes.io/name: mine}", &["invalid propertyName 'app.kubernetes.io/name'"]),
+        ("commonLabels: {app: mine}", &["commonLabels has the label app,"]),
+        ("commonLabels: {tier: mine}", &["commonLabels has the label tier,"]),
+        ("commonLabels: {app.kubernetes.io/name: mine}", &["commonLabels has the label app.kubernetes.io/name,"]),
     ])
     .await;
 }

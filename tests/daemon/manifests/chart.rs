@@ -502,6 +502,7 @@ async fn mistakes_are_told_by_name() {
     for (values, expected) in [
         ("config: {vcentre: x}", "at '/config': additional properties 'vcentre' not allowed"),
         ("config: {vcenter: 'https://x/sdk'}", "at '/config/vcenter'"),
+        ("config: {vcenter: 'x:443'}", "at '/config/vcenter'"),
         ("config: {enabled: 'yes'}", "at '/config/enabled': got string, want boolean"),
         ("config: {nodes: {internalCidr: x}}", "at '/config/nodes': additional properties 'internalCidr' not allowed"),
         ("global: {config: {usename: x}}", "at '/global/config': additional properties 'usename' not allowed"),
@@ -515,6 +516,10 @@ async fn mistakes_are_told_by_name() {
             "at '/daemonset': additional properties 'extraVolumesMount' not allowed",
         ),
         ("rbac: {secrets: [{namespace: x}]}", "at '/rbac/secrets/0': missing property 'name'"),
+        (r#"rbac: {secrets: [{name: 'a"'}]}"#, "at '/rbac/secrets/0/name'"),
+        ("rbac: {secrets: [{name: a, namespace: a.b}]}", "at '/rbac/secrets/0/namespace'"),
+        (r#"nameOverride: 'a"b'"#, "at '/nameOverride'"),
+        (r#"serviceAccount: {name: "a\n  b: c"}"#, "at '/serviceAccount/name'"),
         ("daemonset: {digest: sha256:abc}", "at '/daemonset/digest'"),
         (
             concat!(

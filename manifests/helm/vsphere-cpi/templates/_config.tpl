@@ -62,6 +62,13 @@
 {{- and (not $isTrusted) (or $isOld ($config.insecureFlag | default false)) | toJson -}}
 {{- end -}}
 
+{{/* Refuses a private key, because everybody who reads the ConfigMap would have it. Argument: path, bundle. */}}
+{{- define "cpi.checkBundle" -}}
+{{- if contains "PRIVATE KEY" (.bundle | default "") -}}
+{{- fail (printf "%s contains a private key, and a ConfigMap is not secret: remove the key, and keep the certificates only" .path) -}}
+{{- end -}}
+{{- end -}}
+
 {{/* Keys of vsphere.conf that say which certificate is accepted, as JSON. Empty: nothing does. */}}
 {{- define "cpi.trust" -}}
 {{- $config := include "cpi.config" . | fromJson -}}
@@ -69,6 +76,7 @@
 {{- fail "config.caFile and config.caBundle are both set: remove one of them" -}}
 {{- end -}}
 {{- $trust := dict -}}
+{{- include "cpi.checkBundle" (dict "path" "config.caBundle" "bundle" $config.caBundle) -}}
 {{- if $config.caBundle -}}
 {{- $_ := set $trust "caFile" (printf "%s/vcenter-ca.pem" (include "cpi.dir" .)) -}}
 {{- end -}}
@@ -147,6 +155,7 @@
 {{- if and $nsx.caBundle $nsxt.caFile -}}
 {{- fail "config.nsx.caBundle and config.nsx.nsxt.caFile are both set: remove one of them" -}}
 {{- end -}}
+{{- include "cpi.checkBundle" (dict "path" "config.nsx.caBundle" "bundle" $nsx.caBundle) -}}
 {{- if $nsx.caBundle -}}
 {{- $_ := set $nsxt "caFile" (printf "%s/nsx-ca.pem" (include "cpi.dir" .)) -}}
 {{- end -}}

@@ -197,11 +197,28 @@ async fn misspelled_keys_of_the_configuration_are_refused_by_name() {
         (with("existingSecret: A_b"), "at '/config/existingSecret'"),
         (nsx("nsxt: {host: a, password: b}"), "additional properties 'password' not allowed"),
         (nsx("nsxt: {host: 'https://a'}"), "at '/config/nsx/nsxt/host'"),
+        (nsx("nsxt: {host: 'admin:secret@a'}"), "at '/config/nsx/nsxt/host'"),
+        (with("vcenters: {a: {server: 'b:443'}}"), "at '/config/vcenters/a/server'"),
         (nsx("nsxt: {host: a}, route: {routerPath: a}"), "at '/config/nsx/route/routerPath'"),
         (nsx("nsxt: {host: a}, loadBalancer: {size: HUGE}"), "at '/config/nsx/loadBalancer/size'"),
     ] {
         let refused = refusal(&[super::IMAGE, &values], &[]).await;
         assert!(refused.contains(expected), "{values}: {refused}");
+    }
+}
+
+/// A bundle goes into the ConfigMap, which is not secret.
+#[tokio::test]
+async fn a_private_key_in_a_bundle_is_refused_without_its_text() {
+    let pem =
+        "\"-----BEGIN CERTIFICATE-----\\nA\\n-----END CERTIFICATE-----\\n-----BEGIN EC PRIVATE KEY-----\\nSECRET\"";
+    for (values, path) in [
+        (with(&format!("caBundle: {pem}")), "config.caBundle"),
+        (with(&format!("nsx: {{caBundle: {pem}, nsxt: {{host: a}}}}")), "config.nsx.caBundle"),
+    ] {
+        let refused = refusal(&[super::IMAGE, &values], &[]).await;
+        assert!(refused.contains(&format!("{path} contains a private key")), "{refused}");
+        assert!(!refused.contains("SECRET"), "{refused}");
     }
 }
 

@@ -138,6 +138,20 @@ async fn runbooks_have_the_address_of_the_values() {
     }
 }
 
+/// Otherwise no series of kube-state-metrics has the name in the expression, and the alert cannot fire.
+#[tokio::test]
+async fn the_alert_about_missing_replicas_has_the_name_of_the_workload() {
+    let rendered = render("{nameOverride: other, monitoring: {rules: {enabled: true}}}").await;
+    let rules = rendered.one("PrometheusRule")["spec"]["groups"][0]["rules"].as_array().unwrap().clone();
+    let rule = rules.iter().find(|rule| rule["alert"] == "VsphereCcmReplicasMissing").unwrap();
+    let expression = rule["expr"].as_str().unwrap();
+    for kind in ["daemonset", "deployment"] {
+        let selector = format!(r#"{{{kind}=~"vsphere-cloud-controller-manager|other"}}"#);
+        assert_eq!(expression.matches(&selector).count(), 2, "{expression}");
+    }
+    assert_eq!(rendered.workload()["metadata"]["name"], "other");
+}
+
 #[tokio::test]
 async fn monitoring_is_applied_to_a_real_api_server() {
     let server = ApiServer::start().await;

@@ -207,6 +207,18 @@ async fn misspelled_keys_of_the_configuration_are_refused_by_name() {
     }
 }
 
+/// The program accepts every certificate then, also with a thumbprint.
+#[tokio::test]
+async fn notes_warn_about_each_certificate_that_is_not_verified() {
+    let values = "config: {enabled: true, existingSecret: mine, nsx: {nsxt: {host: nsx, insecureFlag: true}}, \
+                  vcenters: {a: {insecureFlag: true, thumbprint: 'AA:BB'}, b: {caFile: /b}}}";
+    let notes = render(values).await.notes;
+    let warnings: Vec<&str> = notes.lines().filter(|line| line.starts_with("WARNING: ")).collect();
+    assert_eq!(warnings.len(), 2, "{notes}");
+    assert!(warnings[0].contains("vCenter a is not verified. Remove config.vcenters.a.insecureFlag"), "{notes}");
+    assert!(warnings[1].contains("NSX is not verified. Set config.nsx.caBundle"), "{notes}");
+}
+
 /// A bundle goes into the ConfigMap, which is not secret.
 #[tokio::test]
 async fn a_private_key_in_a_bundle_is_refused_without_its_text() {

@@ -145,6 +145,7 @@ sbom: ## What the binary is made of, as CycloneDX JSON: target/vsphere-cloud-con
 # The values of the last commit are replaced. The longest goes first, because it may begin with another one.
 .PHONY: addresses
 addresses: ## Copy changed addresses from manifests/addresses.env to alerts, chart, manifests, pages and Dockerfile
+	@git rev-parse --verify --quiet HEAD >/dev/null || { echo "nothing was copied: the previous values are in the last commit, and there is none" >&2; exit 1; }
 	@git show HEAD:manifests/addresses.env | sed -n 's/^\([A-Z]*\)=\(.*\)/\1 \2/p' | awk '{ print length($$2), $$0 }' | sort -rn | \
 	while read -r _ name old; do \
 		new=$$(sed -n "s/^$$name=//p" manifests/addresses.env); \
@@ -221,11 +222,10 @@ release-checksums:
 	sha256sum $$files >SHA256SUMS
 
 # The targets below run in the workflow `release` only. They need credentials of the registry, podman, helm, cosign and gh.
-TAG ?= v$(VERSION)
-
+# The shell reads TAG, and make does not put it into a command: a tag can contain characters of the shell.
 .PHONY: release-ready
 release-ready:
-	@[ "$(TAG)" = "v$(VERSION)" ] || { echo "the tag $(TAG) is not the version of Cargo.toml: expected v$(VERSION)" >&2; exit 1; }
+	@[ "$${TAG:-v$(VERSION)}" = "v$(VERSION)" ] || { echo "the tag $$TAG is not the version of Cargo.toml: expected v$(VERSION)" >&2; exit 1; }
 	@! grep -q '^[A-Z].*example[.]com' manifests/addresses.env || \
 		{ echo "manifests/addresses.env has addresses of example.com: nothing can be published there" >&2; exit 1; }
 
@@ -257,7 +257,7 @@ sign: release-ready
 
 .PHONY: publish
 publish: release-ready
-	gh release create $(TAG) --verify-tag --title $(TAG) --notes "Changes: $$(sed -n 's/^DOCUMENTATION=//p' manifests/addresses.env)/CHANGELOG.md" \
+	gh release create v$(VERSION) --verify-tag --title v$(VERSION) --notes "Changes: $$(sed -n 's/^DOCUMENTATION=//p' manifests/addresses.env)/CHANGELOG.md" \
 		$$(find $(RELEASE_FILES) -maxdepth 1 -type f ! -name '*.oci.tar')
 
 # cargo-deny takes minutes to build, so nothing here installs it. Its settings are in .cargo/deny.toml.

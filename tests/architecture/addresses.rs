@@ -168,6 +168,8 @@ fn make_addresses_copies_changed_values_to_all_places() {
         std::fs::copy(root().join(path), place(path)).unwrap();
     }
     run(folder.path(), "git", &["init", "--quiet"]);
+    let early = std::process::Command::new("make").arg("addresses").current_dir(folder.path()).output().unwrap();
+    assert!(!early.status.success(), "without a commit there are no previous values");
     run(folder.path(), "git", &["add", "."]);
     let author = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"];
     run(folder.path(), "git", &[&author[..], &["commit", "--quiet", "--message=all"]].concat());

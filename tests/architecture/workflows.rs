@@ -40,11 +40,47 @@ fn each_step_of_a_workflow_is_a_target_of_the_makefile() {
     for (command, is_one) in [
         ("make deny", true),
         ("sudo --preserve-env=PATH,HOME make node-test", true),
-        ("make release-ready TAG=v1", true),
+        ("make image IMAGE=a", true),
         ("make nothing", false),
         ("make TAG", false),
         ("curl example.com", false),
     ] {
         assert_eq!(is_known(command, &makefile), is_one, "{command}");
+    }
+}
+
+/// A branch or a tag can contain characters of the shell, so it reaches a command as a variable of the environment.
+#[test]
+fn no_step_puts_the_name_of_a_branch_or_tag_into_a_command() {
+    for path in files_below(root(), ".github/workflows") {
+        let text = read(&path);
+        let wrong: Vec<&str> = commands(&text).into_iter().filter(|command| command.contains("${{ github")).collect();
+        assert!(wrong.is_empty(), "{path}: {wrong:?}");
+    }
+}
+
+/// A tag of an action can be moved, and the steps of a release see credentials.
+#[test]
+fn the_release_uses_actions_of_fixed_commits() {
+    let text = read(".github/workflows/release.yml");
+    let actions: Vec<&str> = text.lines().filter_map(|line| line.trim_start().strip_prefix("- uses: ")).collect();
+    assert!(actions.len() > 5, "{actions:?}");
+    for action in actions {
+        let commit = action.split_once('@').and_then(|(_, rest)| rest.split_once(" # v")).map(|(commit, _)| commit);
+        let is_fixed = commit.is_some_and(|it| it.len() == 40 && it.chars().all(|char| char.is_ascii_hexdigit()));
+        assert!(is_fixed, "{action}: expected a commit, and the version as a comment");
+    }
+}
+
+#[test]
+fn another_tag_ends_the_release_and_is_no_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    for tag in [format!("v0\"; touch {0}; \"", file.display()), format!("v0`touch {0}`", file.display())] {
+        let mut make = std::process::Command::new("make");
+        let output = make.args(["release-ready"]).env("TAG", &tag).current_dir(root()).output().unwrap();
+        let printed = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && printed.contains("is not the version of Cargo.toml"), "{printed}");
+        assert!(!file.exists(), "{tag}");
     }
 }

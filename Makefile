@@ -201,16 +201,18 @@ release-manifests:
 	@mkdir -p $(RELEASE_FILES)
 	@set -e; for overlay in manifests/overlays/*; do \
 		distribution=$${overlay##*/}; file=$(RELEASE_FILES)/install-$$distribution.yaml; \
-		$(KUBECTL) kustomize $$overlay >$$file.part; \
+		$(KUBECTL) kustomize $$overlay >$$file.part || { rm $$file.part; exit 1; }; \
 		{ echo "# Version $(VERSION), for $$distribution. Create the ConfigMap vsphere-cloud-config and the Secret first:"; \
 			echo "# $$(sed -n 's/^DOCUMENTATION=//p' manifests/addresses.env)"; \
 			sed 's|image: image-not-set/.*|image: $(RELEASE_IMAGE)|' $$file.part; } >$$file; \
 		rm $$file.part; \
 	done
 
+# A chart of an earlier version would be pushed, too.
 .PHONY: release-chart
 release-chart:
 	@mkdir -p $(RELEASE_FILES)
+	@rm -f $(RELEASE_FILES)/vsphere-cpi-*.tgz
 	@$(HELM) package manifests/helm/vsphere-cpi --destination $(RELEASE_FILES) >/dev/null
 
 # `sha256sum --check SHA256SUMS` verifies downloaded files. The archives of the image are pushed to the registry, and have a

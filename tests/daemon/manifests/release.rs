@@ -30,6 +30,9 @@ async fn a_release_has_binary_overlays_and_chart_with_their_checksums() {
     let path = |name: &str| folder.path().join(name).display().to_string();
     std::fs::write(path("binary"), "binary").unwrap();
     std::fs::write(path("vsphere-cloud-controller-manager.cdx.json"), "{}").unwrap();
+    // The chart of an earlier version.
+    std::fs::create_dir(path("release-files")).unwrap();
+    std::fs::write(path("release-files/vsphere-cpi-1.0.0.tgz"), "earlier").unwrap();
     let run = async |arguments: &[String]| {
         // Helm keeps a cache in the home folder.
         let home = format!("HOME={}", path("home"));

@@ -77,6 +77,17 @@ additionalParams is refused. Argument: root, value, flag, default. */}}
 {{- $all = append $all (dict "value" $value "variable" $variable "text" $text) -}}
 {{- end -}}
 {{- end -}}
+{{- /* Without the permission, each deletion would fail. */ -}}
+{{- $mode := include "cpi.value" (dict "root" . "path" "nodeDeletion.mode") -}}
+{{- if not (or $mode (dig "nodeDeletion" true (.Values.rbac | default dict))) -}}
+{{- $isNamed := hasKey (include "cpi.params" . | fromJson) "node-deletion" -}}
+{{- range dig "env" list (.Values.daemonset | default dict) | default list -}}
+{{- $isNamed = or $isNamed (has .name (list "CCM_NODE_DELETION" "SKIP_NODE_DELETION")) -}}
+{{- end -}}
+{{- if not $isNamed -}}
+{{- $all = append $all (dict "value" "rbac.nodeDeletion" "variable" "CCM_NODE_DELETION" "text" "dry-run") -}}
+{{- end -}}
+{{- end -}}
 {{- toJson $all -}}
 {{- end -}}
 

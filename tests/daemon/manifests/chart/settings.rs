@@ -62,6 +62,17 @@ async fn the_mode_of_deletion_sets_the_permission() {
     ] {
         assert_eq!(may_delete(&render(values).await), expected, "{values}");
     }
+    // Without the permission each deletion would fail, and an alert would fire.
+    let env =
+        |name: &str| format!("{{rbac: {{nodeDeletion: false}}, daemonset: {{env: [{{name: {name}, value: 'off'}}]}}}}");
+    for (values, mode) in [
+        ("rbac: {nodeDeletion: false}".to_owned(), Some("dry-run")),
+        ("rbac: {nodeDeletion: true}".to_owned(), None),
+        (env("CCM_NODE_DELETION"), Some("off")),
+        (env("SKIP_NODE_DELETION"), None),
+    ] {
+        assert_eq!(render(&values).await.variable("CCM_NODE_DELETION"), mode, "{values}");
+    }
 }
 
 #[tokio::test]

@@ -175,6 +175,14 @@ async fn monitors_that_exclude_each_other_or_have_no_port_are_refused() {
             "{port: 0, monitoring: {serviceMonitor: {enabled: true}}}",
             &["monitoring.serviceMonitor.enabled", "port is 0"],
         ),
+        (
+            "{bindAddress: 127.0.0.1, monitoring: {podMonitor: {enabled: true}}}",
+            &["monitoring.podMonitor.enabled", "bindAddress is 127.0.0.1"],
+        ),
+        (
+            "{bindAddress: '::1', monitoring: {serviceMonitor: {enabled: true}}}",
+            &["monitoring.serviceMonitor.enabled", "bindAddress is ::1"],
+        ),
         ("monitoring: {runbookBaseUrl: docs}", &["at '/monitoring/runbookBaseUrl'"]),
         ("monitoring: {rules: {enable: true}}", &["'enable' not allowed"]),
         ("monitoring: {dashboard: {labels: {a: 1}}}", &["at '/monitoring/dashboard/labels/a'"]),

@@ -107,6 +107,23 @@ fn differences(pages: &Pages, summary: &str) -> Vec<String> {
     found
 }
 
+/// Returns the pages that a text of the program or of a manifest names, such as `docs/reasons.md#vmnotfound`.
+fn named_pages(text: &str) -> impl Iterator<Item = &str> {
+    let words = text.split(|char: char| !char.is_ascii_alphanumeric() && !"/_-.#".contains(char));
+    words.filter(|word| word.starts_with("docs/") && word.contains(".md")).map(|word| word.trim_end_matches('.'))
+}
+
+/// Returns the reason why a reader does not find what a name of a page promises.
+fn fault(pages: &Pages, name: &str) -> Option<&'static str> {
+    let (path, heading) = name.split_once('#').unwrap_or((name, ""));
+    match pages.get(path) {
+        None => Some("there is no such page"),
+        Some(text) if text.contains(MOVED) => Some("the page has moved"),
+        Some(text) if !heading.is_empty() && !anchors(text).contains(heading) => Some("there is no such heading"),
+        Some(_) => None,
+    }
+}
+
 fn pages() -> Pages {
     let root = super::root();
     let all = super::files_below(root, ".").into_iter().filter(|path| path.ends_with(".md"));
@@ -123,6 +140,40 @@ fn every_link_of_a_page_leads_to_a_file_and_a_heading() {
 #[test]
 fn the_summary_lists_every_page_once() {
     super::assert_none(&differences(&pages(), &super::read("docs/SUMMARY.md")));
+}
+
+/// The links of pages have a test of their own.
+#[test]
+fn the_program_and_the_manifests_name_pages_that_exist() {
+    let (pages, root) = (pages(), super::root());
+    let files = ["src", "manifests", ".github"].iter().flat_map(|folder| super::files_below(root, folder));
+    let files = files.filter(|path| !path.ends_with(".md")).chain(["Makefile".to_owned(), "Dockerfile".to_owned()]);
+    let (mut count, mut wrong) = (0, Vec::new());
+    for path in files {
+        let text = super::read(&path);
+        for name in named_pages(&text) {
+            count += 1;
+            wrong.extend(fault(&pages, name).map(|fault| format!("{path}: {name}: {fault}")));
+        }
+    }
+    assert!(count > 50, "{count}");
+    super::assert_none(&wrong);
+}
+
+#[test]
+fn a_name_of_a_missing_page_is_found() {
+    let page = |path: &str, text: &str| (path.to_owned(), text.to_owned());
+    let pages = Pages::from([page("docs/a.md", "## One\n"), page("docs/old.md", "This page has moved: [a](a.md).\n")]);
+    for (text, expected) in [
+        ("see docs/a.md, and docs/a.md#one.", vec![None, None]),
+        ("`docs/b.md`", vec![Some("there is no such page")]),
+        ("\"docs/a.md#two\"", vec![Some("there is no such heading")]),
+        ("(docs/old.md)", vec![Some("the page has moved")]),
+        ("https://a.example.com/docs/b.md docs/{name}.md mydocs/b.md", vec![]),
+    ] {
+        let found: Vec<_> = named_pages(text).map(|name| fault(&pages, name)).collect();
+        assert_eq!(found, expected, "{text}");
+    }
 }
 
 #[test]

@@ -64,7 +64,10 @@ fn different(path: &str, text: &str, addresses: &Addresses) -> Vec<String> {
             let is_scheme = |scheme: &str| !scheme.contains(['.', '/']);
             let bare = bare.split_once(':').filter(|(scheme, _)| is_scheme(scheme)).map_or(bare, |(_, bare)| bare);
             let host = bare.split('/').next().unwrap_or_default();
-            let is_host = host.starts_with(|char: char| char.is_ascii_alphanumeric()) && host.contains('.');
+            // kubectl prints `daemonset.apps/NAME`.
+            let is_object = host.ends_with(".apps");
+            let is_host =
+                host.starts_with(|char: char| char.is_ascii_alphanumeric()) && host.contains('.') && !is_object;
             if bare.contains(PROJECT) && is_host {
                 let is_web = word.starts_with("http");
                 expect(
@@ -141,6 +144,7 @@ fn another_address_is_noticed() {
         ("docs/a.md", "skopeo copy a docker://r.a.b/vsphere-cloud-controller-manager:v1", 0),
         ("docs/a.md", "skopeo copy a containers-storage:r.a.b/vsphere-cloud-controller-manager:v1", 0),
         ("docs/a.md", "`--image=r.a.c/vsphere-cloud-controller-manager:v1`", 1),
+        ("docs/a.md", "daemonset.apps/vsphere-cloud-controller-manager created", 0),
         ("docs/a.md", "git clone https://git.a.c/vsphere-cloud-controller-manager", 1),
         ("docs/a.md", "helm install oci://r.a.c/charts/vsphere-cpi", 1),
         ("docs/a.md", "target/release/vsphere-cloud-controller-manager and ./vsphere-cloud-controller-manager", 0),

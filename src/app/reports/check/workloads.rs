@@ -160,7 +160,7 @@ fn pods(managers: &[ControllerManager<'_>], is_preflight: bool) -> Vec<CheckResu
             let message =
                 "no DaemonSet, Deployment or static Pod with the label component=cloud-controller-manager runs it";
             return vec![
-                CheckResult::warning(ID, "", message).with_remedy("docs/SUMMARY.md has a page for each distribution"),
+                CheckResult::warning(ID, "", message).with_remedy("docs/install/kubeadm.md describes the installation"),
             ];
         }
         _ => {}

@@ -192,7 +192,15 @@
 {{- $config := include "cpi.config" . | fromJson -}}
 {{- $global := mergeOverwrite (dict "port" 443) (include "cpi.trust" . | fromJson) -}}
 {{- $entries := dict -}}
+{{- /* In global, insecureFlag would take precedence over the thumbprint or caFile of an entry. */ -}}
+{{- $isUnchecked := and $config.vcenters (get $global "insecureFlag") -}}
+{{- if $isUnchecked -}}
+{{- $_ := unset $global "insecureFlag" -}}
+{{- end -}}
 {{- range include "cpi.vcenters" . | fromJsonArray -}}
+{{- if and $isUnchecked (not (or .entry.thumbprint .entry.caFile (hasKey .entry "insecureFlag"))) -}}
+{{- $_ := set .entry "insecureFlag" true -}}
+{{- end -}}
 {{- $_ := set $entries .key .entry -}}
 {{- if not .entry.secretName -}}
 {{- $_ := set $global "secretName" (include "cpi.secret" $) -}}

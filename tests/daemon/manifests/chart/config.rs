@@ -119,7 +119,19 @@ async fn the_chart_creates_one_secret_for_vcenters_that_name_none() {
     // Without a shared Secret there is none to create, to name or to read.
     let alone = render("config: {enabled: true, insecureFlag: true, vcenters: {c: {secretName: other}}}").await;
     assert!(!alone.kinds().contains_key("Secret"));
-    assert_eq!(alone.config().await["global"], json!({"port": 443, "insecureFlag": true}));
+    assert_eq!(alone.config().await["global"], json!({"port": 443}));
+}
+
+/// In the section global, `insecureFlag` takes precedence over the thumbprint of a vCenter.
+#[tokio::test]
+async fn a_vcenter_with_a_certificate_of_its_own_is_verified_also_if_the_others_are_not() {
+    let thumbprint = "AA:BB:CC:DD:EE:FF:00:11:22:33:44:55:66:77:88:99:AA:BB:CC:DD";
+    let vcenters = format!("{{a: {{thumbprint: '{thumbprint}'}}, b: {{}}, c: {{insecureFlag: false}}}}");
+    let values = format!("config: {{enabled: true, insecureFlag: true, existingSecret: mine, vcenters: {vcenters}}}");
+    let config = render(&values).await.config().await;
+    assert_eq!(config["global"]["insecureFlag"], Value::Null);
+    let flags = ["a", "b", "c"].map(|name| config["vcenter"][name]["insecureFlag"].clone());
+    assert_eq!(flags, [Value::Null, json!(true), json!(false)]);
 }
 
 #[tokio::test]

@@ -56,7 +56,8 @@ async fn reused_values_of_upstreams_chart_keep_its_defaults_and_warn() {
 async fn new_values_work_with_reused_values_of_upstreams_chart() {
     let vcenters = "config: {enabled: true, existingSecret: mine, vcenters: {vc-1.example.com: {}}}";
     let rendered = reused(&[GO_VALUES, IMAGE, vcenters]).await;
-    assert_eq!(rendered.config().await["vcenter"], json!({"vc-1.example.com": {"server": "vc-1.example.com"}}));
+    let entry = json!({"server": "vc-1.example.com", "insecureFlag": true});
+    assert_eq!(rendered.config().await["vcenter"], json!({"vc-1.example.com": entry}));
     // One category alone: the other is upstream's default.
     let refused = refusal(&[GO_VALUES, IMAGE, "config: {enabled: true, region: ''}"], &["--reused"]).await;
     assert!(refused.contains("config.zone is set, and config.region is not"), "{refused}");

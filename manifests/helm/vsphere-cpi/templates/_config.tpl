@@ -167,6 +167,17 @@
 {{- if and $nsx.route (not (get $params "cluster-cidr")) -}}
 {{- fail "config.nsx.route is set, and routes need the networks of the Pods: set cluster-cidr in daemonset.cmdline.additionalParams" -}}
 {{- end -}}
+{{- if and $nsxt.secretNamespace (not $nsxt.secretName) -}}
+{{- fail "config.nsx.nsxt.secretNamespace is set without config.nsx.nsxt.secretName: set both" -}}
+{{- end -}}
+{{- /* Variables of the environment, such as NSXT_USERNAME, can have the credentials, too. */ -}}
+{{- $isInEnvironment := not (empty .Values.extraEnvFrom) -}}
+{{- range dig "env" list (.Values.daemonset | default dict) | default list -}}
+{{- $isInEnvironment = or $isInEnvironment (hasPrefix "NSXT_" .name) -}}
+{{- end -}}
+{{- if not (or $nsxt.secretName $nsxt.clientAuthCertFile $isInEnvironment) -}}
+{{- fail "config.nsx is set without credentials for NSX: set config.nsx.nsxt.secretName (a Secret with the keys username and password), or config.nsx.nsxt.clientAuthCertFile and clientAuthKeyFile" -}}
+{{- end -}}
 {{- end -}}
 {{- toJson $sections -}}
 {{- end -}}

@@ -190,6 +190,11 @@ async fn values_that_contradict_each_other_are_refused_with_both_names() {
             with("nsx: {nsxt: {host: a}, route: {routerPath: /infra/tier-1s/a}}"),
             ["config.nsx.route", "cluster-cidr in daemonset.cmdline.additionalParams"],
         ),
+        (with("nsx: {nsxt: {host: a}}"), ["config.nsx.nsxt.secretName", "config.nsx.nsxt.clientAuthCertFile"]),
+        (
+            with("nsx: {nsxt: {host: a, secretNamespace: b}}"),
+            ["config.nsx.nsxt.secretNamespace", "config.nsx.nsxt.secretName"],
+        ),
         (
             "config: {enabled: true, insecureFlag: true, vcenters: {a: {secretNamespace: b}}}".to_owned(),
             ["config.vcenters.a.secretNamespace", "config.vcenters.a.secretName"],
@@ -222,7 +227,8 @@ async fn misspelled_keys_of_the_configuration_are_refused_by_name() {
 /// The program accepts every certificate then, also with a thumbprint.
 #[tokio::test]
 async fn notes_warn_about_each_certificate_that_is_not_verified() {
-    let values = "config: {enabled: true, existingSecret: mine, nsx: {nsxt: {host: nsx, insecureFlag: true}}, \
+    let values = "config: {enabled: true, existingSecret: mine, \
+                  nsx: {nsxt: {host: nsx, secretName: nsx, insecureFlag: true}}, \
                   vcenters: {a: {insecureFlag: true, thumbprint: 'AA:BB'}, b: {caFile: /b}}}";
     let notes = render(values).await.notes;
     let warnings: Vec<&str> = notes.lines().filter(|line| line.starts_with("WARNING: ")).collect();
@@ -279,10 +285,22 @@ async fn a_config_map_of_ones_own_can_have_another_name() {
 /// M6: NSX needs no ConfigMap by hand.
 #[tokio::test]
 async fn routes_are_rendered_with_the_networks_of_the_pods() {
-    let values = with("nsx: {nsxt: {host: a}, route: {routerPath: /infra/tier-1s/a}}");
+    let values = with("nsx: {nsxt: {host: a, secretName: b}, route: {routerPath: /infra/tier-1s/a}}");
     let flag = "daemonset: {cmdline: {additionalParams: {cluster-cidr: 10.244.0.0/16}}}";
     let rendered = render(&format!("{values}\n{flag}")).await;
     let text = rendered.one("ConfigMap")["data"]["vsphere.conf"].as_str().unwrap();
     let config: Value = objects(text).await.remove(0);
     assert_eq!(config["route"]["routerPath"], "/infra/tier-1s/a");
+}
+
+/// The program reads credentials for NSX from the environment, too.
+#[tokio::test]
+async fn nsx_needs_no_secret_if_the_environment_can_have_its_credentials() {
+    for environment in
+        ["extraEnvFrom: [{secretRef: {name: nsx}}]", "daemonset: {env: [{name: NSXT_USERNAME, value: a}]}"]
+    {
+        let rendered = render(&format!("{}\n{environment}", with("nsx: {nsxt: {host: a}}"))).await;
+        let text = rendered.one("ConfigMap")["data"]["vsphere.conf"].as_str().unwrap();
+        assert_eq!(objects(text).await[0]["nsxt"], json!({"host": "a"}), "{environment}");
+    }
 }

@@ -103,6 +103,9 @@
 {{- range $name, $given := $config.vcenters -}}
 {{- $given = $given | default dict -}}
 {{- $entry := dict "server" ($given.server | default $name) -}}
+{{- if not (regexMatch "^[A-Za-z0-9.:_-]+$" $entry.server) -}}
+{{- fail (printf "config.vcenters.%s.server is not set, and the name %s is no host name or IP address: set config.vcenters.%s.server" $name $name $name) -}}
+{{- end -}}
 {{- range $key, $value := omit $given "server" "username" "password" -}}
 {{- if not (kindIs "invalid" $value) -}}
 {{- $_ := set $entry $key $value -}}

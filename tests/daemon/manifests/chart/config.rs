@@ -173,6 +173,10 @@ async fn values_that_contradict_each_other_are_refused_with_both_names() {
     let pem = "'-----BEGIN CERTIFICATE-----'";
     let cases = [
         (with("vcenters: {a: {}}"), ["config.vcenter ", "config.vcenters"]),
+        (
+            "config: {enabled: true, insecureFlag: true, vcenters: {a/b: {secretName: c}}}".to_owned(),
+            ["config.vcenters.a/b.server is not set", "the name a/b is no host name"],
+        ),
         (with("region: a"), ["config.region is set", "config.zone is not"]),
         (with("zone: a"), ["config.zone is set", "config.region is not"]),
         (with("existingConfigMap: a"), ["config.existingConfigMap", "config.enabled"]),

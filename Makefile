@@ -257,6 +257,12 @@ sign: release-ready
 	cosign sign --yes $(firstword $(subst :v$(VERSION), ,$(RELEASE_IMAGE)))@$$(cat $(TARGET)/image-digest)
 	cosign sign-blob --yes --bundle $(RELEASE_FILES)/SHA256SUMS.sigstore.json $(RELEASE_FILES)/SHA256SUMS
 
+# Name and digest of the pushed image, for the step that attests its provenance.
+.PHONY: image-subject
+image-subject:
+	@echo "name=$(firstword $(subst :v$(VERSION), ,$(RELEASE_IMAGE)))" >>"$$GITHUB_OUTPUT"
+	@echo "digest=$$(cat $(TARGET)/image-digest)" >>"$$GITHUB_OUTPUT"
+
 .PHONY: publish
 publish: release-ready
 	gh release create v$(VERSION) --verify-tag --title v$(VERSION) --notes "Changes: $$(sed -n 's/^DOCUMENTATION=//p' manifests/addresses.env)/CHANGELOG.md" \

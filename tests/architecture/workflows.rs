@@ -84,3 +84,16 @@ fn another_tag_ends_the_release_and_is_no_command() {
         assert!(!file.exists(), "{tag}");
     }
 }
+
+#[test]
+fn the_provenance_of_the_image_has_its_name_without_a_tag_and_its_digest() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("image-digest"), "sha256:abc").unwrap();
+    let output = folder.path().join("output");
+    let mut make = std::process::Command::new("make");
+    make.args(["image-subject", "RELEASE_IMAGE=registry.test:5000/ccm:v1.2.3", "VERSION=1.2.3"]);
+    make.arg(format!("TARGET={}", folder.path().display())).env("GITHUB_OUTPUT", &output).current_dir(root());
+    assert!(make.status().unwrap().success());
+    let written = std::fs::read_to_string(output).unwrap();
+    assert_eq!(written, "name=registry.test:5000/ccm\ndigest=sha256:abc\n");
+}

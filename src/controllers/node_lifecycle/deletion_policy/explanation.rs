@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::record::LastAnswer;
+use super::record::{LastAnswer, NodeRecord};
 use super::rule::Suspect;
 use super::{Bounds, DeletionDecision, DeletionPolicy, DeletionRule, Facts, HoldReason};
 
@@ -37,6 +37,8 @@ impl DeletionPolicy {
         let known = self.nodes.get(name)?;
         let suspect = Suspect::of(known)?;
         let hold = self.first_hold(&DeletionRule::ALL, &suspect, at);
+        // A deletion that is under way must not be reported as held because of its own charge.
+        let hold = hold.filter(|(rule, _)| *rule != DeletionRule::Limit || !self.is_charged(known));
         let inputs = self.inputs(known, at)?;
         let bounds @ Bounds { capacity, window } = self.bounds();
         Some(DeletionChecks {
@@ -50,6 +52,11 @@ impl DeletionPolicy {
             window,
             next_charge: self.allowance.next(bounds, at),
         })
+    }
+
+    /// Whether the limit already counts the deletion of this Node.
+    fn is_charged(&self, known: &NodeRecord) -> bool {
+        self.recently_deleted.iter().any(|gone| gone.uid == known.facts.uid)
     }
 
     /// Returns the provider's last answer about the Node in the state of `facts`. The answer may be invalid by now.

@@ -741,3 +741,16 @@ fn an_explanation_has_the_clocks_and_limits_of_the_decision() {
     case.pass(HOLD);
     assert_eq!(case.guard.checks("other-0", case.at).unwrap().mass_hold_until, None);
 }
+
+#[test]
+fn the_limit_does_not_hold_the_deletion_that_has_used_it_up() {
+    let mut case =
+        Case::settled(&LifecycleSettings { limit: Limit { nodes: 1, percent: 0, window: WINDOW }, ..settings() });
+    case.ready_many("other", 20);
+    case.lose_many("a", 2);
+    case.pass(GRACE);
+    let DeletionVerdict::Permitted(_under_way) = case.guard.verdict("a-0", case.at) else { panic!("it is held") };
+    assert_eq!(case.guard.checks("a-0", case.at).unwrap().hold, None);
+    let hold = case.guard.checks("a-1", case.at).unwrap().hold;
+    assert!(matches!(hold, Some((DeletionRule::Limit, _))), "{hold:?}");
+}

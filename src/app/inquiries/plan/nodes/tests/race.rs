@@ -109,7 +109,7 @@ async fn what_is_announced_is_written_next_or_an_input_changed_meanwhile() {
     let least = Seen {
         announcements: 20_000,
         writes: 2000,
-        deletions: 6,
+        deletions: 20,
         held: 50,
         completed: 250,
         unchanged: 6000,

@@ -462,7 +462,8 @@ fn commands_of_the_plugin_on_the_pages_exist() {
     for (page, content) in pages() {
         let mentions = content.split("kubectl vsphere-ccm ").skip(1);
         for mention in mentions.filter(|mention| !mention.starts_with("--help")) {
-            let mut words = mention.split([' ', '`', '\n', ',']);
+            // A backslash continues the line.
+            let mut words = mention.split([' ', '`', '\n', ',', '\\']).filter(|word| !word.is_empty());
             let command = words.find(|word| !word.starts_with('-')).unwrap();
             found += 1;
             assert!(command == "COMMAND" || commands.contains(&command), "{page}: {command} is none of {commands:?}");

@@ -104,7 +104,7 @@ async fn rt_07_the_node_is_the_one_of_the_cache_at_the_call() {
     let world = World::start(Some("uid")).await;
     world.cluster.remove("node1");
     let error = world.create().await.unwrap_err();
-    assert_eq!((word(&error), error.to_string()), ("NoNextHop".to_owned(), "node node1 is not here".to_owned()));
+    assert_eq!((word(&error), error.to_string()), ("NoNextHop".to_owned(), "Node node1 does not exist".to_owned()));
     // a Node without addresses gets its route once it has one.
     world.cluster.put(node("node1", UID_1, &["100.96.0.0/24"], &[("Hostname", "node1"), ("InternalIP", "fe80::1")]));
     let error = world.create().await.unwrap_err();

@@ -34,7 +34,9 @@ async fn explain_deletion_shows_what_holds_a_node_until_its_remedy_is_applied() 
 
     set_ready(&nodes, &gone, "Unknown", "").await.unwrap();
     vcenter.destroy_vm(&gone).await;
-    let held = wait_for(&leader, &gone, 1, "not deleted for ").await;
+    wait_for(&leader, &gone, 1, "not deleted for ").await;
+    // After a look-up, the time of the next one is known.
+    let held = wait_for(&leader, &gone, 1, "at an event of the VM").await;
     let uid = nodes.get(&gone).await.unwrap().metadata.uid.unwrap();
     let (_, age) = held.split_once("not deleted for ").unwrap();
     let (age, _) = age.split_once(':').unwrap();

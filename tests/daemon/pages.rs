@@ -21,7 +21,9 @@ use support::{ApiServer, Daemon, Scenario, Vcenter, eventually};
 use crate::cluster::{ANSWERS, Cluster, LIMIT};
 use crate::manifests::kustomize::{kubectl, objects};
 use crate::rights::GO_RELEASE;
-use blocks::{ADOPT, By, CLUSTER_API, HELM, NEW_CLUSTER, PAGES, REPLACE, WORKSTATION, blocks_of, pages_of_journeys};
+use blocks::{
+    ADOPT, By, CLUSTER_API, HELM, NEW_CLUSTER, PAGES, REPLACE, SCREENS, WORKSTATION, blocks_of, pages_of_journeys,
+};
 use pod::Pod;
 
 #[test]
@@ -46,6 +48,15 @@ fn every_block_of_commands_is_run_or_says_why_it_is_not() {
             }
         }
     }
+}
+
+#[test]
+fn every_screen_of_commands_has_its_reason() {
+    let screens = |name: &String| page(name).lines().filter(|line| line.trim_start() == "```console").count();
+    let there: Vec<(String, usize)> =
+        pages().into_iter().map(|name| (name.clone(), screens(&name))).filter(|(_, count)| *count > 0).collect();
+    let listed: Vec<(String, usize)> = SCREENS.iter().map(|(page, count, _)| ((*page).to_owned(), *count)).collect();
+    assert_eq!(there, listed);
 }
 
 const ADMINISTRATOR: &str = "administrator@vsphere.local";

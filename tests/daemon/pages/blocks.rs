@@ -187,6 +187,28 @@ pub const PAGES: &[Page] = &[
 const ON_THE_FIRST_NODE: By = By::Nobody("needs a node: tests/node/first_pod.rs runs it on a real one");
 const NO_VCENTER: By = By::Nobody("the field test needs a real vCenter or NSX");
 
+const BY_COMMANDS: &str =
+    "commands of the plugin: tests/cli/kubectl_plugin.rs checks that each exists, tests/daemon/commands.rs runs them";
+const ON_THE_SITE: &str = "shows a state that a journey does not have, or names that only the reader knows";
+
+/// The pages with screens, which have commands with `$ ` before them: how many, and the reason why no journey runs them.
+pub const SCREENS: &[(&str, usize, &str)] = &[
+    ("README.md", 1, BY_COMMANDS),
+    ("docs/cli.md", 8, "tests/daemon/commands.rs and tests/daemon/manifests/plugin.rs make these screens"),
+    ("docs/fuzzing.md", 1, "needs nightly Rust and cargo-fuzz"),
+    ("docs/install/no-kube-proxy.md", 1, ON_THE_SITE),
+    ("docs/install/talos.md", 3, "needs talosctl and nodes of Talos"),
+    ("docs/migrate/adopt.md", 2, BY_COMMANDS),
+    ("docs/migrate/rancher.md", 2, BY_COMMANDS),
+    ("docs/migrate/rke2-k3s.md", 3, "needs nodes of RKE2 or K3s"),
+    ("docs/migrate/upstream.md", 3, BY_COMMANDS),
+    ("docs/node-lifecycle.md", 1, BY_COMMANDS),
+    ("docs/operate/credentials.md", 1, ON_THE_SITE),
+    ("docs/operate/maintenance.md", 3, BY_COMMANDS),
+    ("docs/operate/troubleshooting.md", 3, ON_THE_SITE),
+    ("docs/start/first-cluster.md", 2, ON_THE_SITE),
+];
+
 /// Returns the blocks that a journey has to run.
 pub fn blocks_of(journey: &str) -> Vec<(&'static str, usize)> {
     let mut found = Vec::new();

@@ -240,7 +240,7 @@ fn errors_name_what_is_missing_and_the_option_that_helps() {
             &[template],
             &["upstream's image registry.k8s.io/cloud-provider-vsphere:v1", "--image"],
         ),
-        (&["--job", "bundle"], &[], &["bundle asks the running process"]),
+        (&["--job", "bundle"], &[], &["bundle needs the running process"]),
     ];
     for (arguments, files, parts) in cases {
         let cluster = Cluster::with(files);

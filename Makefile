@@ -308,7 +308,7 @@ demo-programs:
 
 # Go and cargo side by side. Where something is missing, the first line says why the next minutes show so little.
 .PHONY: demo
-demo: ## A cluster on this machine whose nodes get initialised, and a Service on NSX; ONCE=1 ends by itself, NODES=200 is larger, ROUTES=1 has routes, NODE=1 has a real kubelet
+demo: ## A cluster on this machine whose nodes get initialized, and a Service on NSX; ONCE=1 ends by itself, NODES=200 is larger, ROUTES=1 has routes, NODE=1 has a real kubelet
 	@$(if $(NODE),tests/testenv/node/tools.sh --check)
 	@set -- $$(tests/testenv/build.sh --where); [ -x "$$2/kube-apiserver" ] && [ -x "$$6/supervise" ] && [ -x $(TARGET)/quick/demo ] || \
 		echo "the components and programs of the demo are built once; on two cores that takes about eleven minutes"

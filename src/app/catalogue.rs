@@ -11,7 +11,7 @@ pub const VSPHERE_PARAVIRTUAL: &str = "vsphere-paravirtual";
 /// The controllers of this program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ControllerKind {
-    /// Initialises Nodes and keeps them up to date.
+    /// Initializes Nodes and keeps them up to date.
     Node,
     /// Deletes and taints Nodes.
     NodeLifecycle,

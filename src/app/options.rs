@@ -19,7 +19,7 @@ pub use values::{Origin, Value};
 pub const PROGRAM: &str = "vsphere-cloud-controller-manager";
 
 const ABOUT: &str =
-    "Connects a Kubernetes cluster to vSphere: initialises nodes from vCenter and keeps them up to date.";
+    "Connects a Kubernetes cluster to vSphere: initializes nodes from vCenter and keeps them up to date.";
 const USAGE: &str = "vsphere-cloud-controller-manager [flags]
        vsphere-cloud-controller-manager COMMAND [options]";
 

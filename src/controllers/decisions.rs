@@ -25,8 +25,8 @@ pub const SETTLED: &str = "Settled";
 /// The object does not exist any more. A reason has blocked it before.
 pub const GONE: &str = "Gone";
 
-/// The Node was initialised.
-pub const INITIALISED: &str = "Initialised";
+/// The Node was initialized.
+pub const INITIALIZED: &str = "Initialized";
 
 /// Something was written to the Node.
 pub const WRITTEN: &str = "Written";
@@ -202,7 +202,7 @@ mod tests {
         assert_eq!(bytes(&history), 0, "an idle process needs no memory for it");
         let nodes = recorder(&history, SubjectKind::Node);
         nodes.record("worker-1", WRITTEN, "addresses");
-        nodes.record("worker-2", INITIALISED, "");
+        nodes.record("worker-2", INITIALIZED, "");
         recorder(&history, SubjectKind::Deletion).record("worker-1", PERMITTED, "proof");
         nodes.record("worker-1", SETTLED, "up to date");
         let of_node = |limit| {

@@ -1,4 +1,4 @@
-//! The node controller (`cloud-node-controller`): initialises Nodes and keeps their addresses up to date.
+//! The node controller (`cloud-node-controller`): initializes Nodes and keeps their addresses up to date.
 //!
 //! A standby process keeps no state. A new leader reconciles every Node.
 
@@ -56,7 +56,7 @@ const CONDITION_AFTER: Duration = Duration::from_secs(30);
 /// The rules for the desired state of Nodes. All rules except `condition_after` come from flags.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// `--node-labels`: labels that a Node gets at initialisation if it lacks the key.
+    /// `--node-labels`: labels that a Node gets at initialization if it lacks the key.
     pub node_labels: BTreeMap<String, String>,
     /// The label keys of `--topology-labels`. The flag `--node-labels` does not set these keys.
     pub topology_labels: BTreeSet<String>,
@@ -67,9 +67,9 @@ pub struct Policy {
     /// `--instance-type`: how the labels of the instance type follow the cloud.
     pub instance_type: LabelMode,
     /// `--adopt-untainted-nodes`: whether Nodes with neither the uninitialized taint nor a provider ID are also
-    /// initialised.
+    /// initialized.
     pub adopts_untainted_nodes: bool,
-    /// Time for which a Node waits for initialisation before its condition reports the reason; 30 s. No flag sets this
+    /// Time for which a Node waits for initialization before its condition reports the reason; 30 s. No flag sets this
     /// time.
     pub condition_after: Duration,
 }
@@ -91,20 +91,20 @@ impl Default for Policy {
 /// The Nodes that get missing labels of `--node-labels`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NodeLabelsOn {
-    /// Nodes that are being initialised.
+    /// Nodes that are being initialized.
     #[default]
     Join,
-    /// All Nodes, including initialised Nodes.
+    /// All Nodes, including initialized Nodes.
     All,
 }
 
 /// The occasions on which a label of a Node gets the cloud's value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LabelMode {
-    /// At initialisation only.
+    /// At initialization only.
     #[default]
     Init,
-    /// At initialisation, and later if the Node lacks the label.
+    /// At initialization, and later if the Node lacks the label.
     Fill,
     /// Always.
     Follow,

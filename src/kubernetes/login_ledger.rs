@@ -94,7 +94,7 @@ impl Ledger {
         Self { store, wall_clock, process: None, local: Mutex::default(), review_turn: Semaphore::new(1) }
     }
 
-    /// Adds this pod's name to future claims. If a process replaces a killed process in the same pod, it recognises
+    /// Adds this pod's name to future claims. If a process replaces a killed process in the same pod, it recognizes
     /// that the claims of the killed process are no longer in flight.
     #[must_use]
     pub fn in_pod(mut self, host_name: &str) -> Self {

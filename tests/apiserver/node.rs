@@ -42,12 +42,12 @@ fn metadata(provider_id: &str, list: &[&str]) -> InstanceMetadata {
     InstanceMetadata { provider_id: provider_id.into(), node_addresses: addresses(list), ..InstanceMetadata::default() }
 }
 
-/// Returns a node that waits for initialisation, with a taint of another program and with these addresses.
+/// Returns a node that waits for initialization, with a taint of another program and with these addresses.
 fn joining(list: &[&str]) -> Form {
     Form { taints: lines(&["X", TAINT_UNINITIALIZED]), addresses: lines(list), ..Form::default() }
 }
 
-/// Two writes for an initialisation, one for labels alone, and none afterwards.
+/// Two writes for an initialization, one for labels alone, and none afterwards.
 #[tokio::test(flavor = "multi_thread")]
 async fn each_shape_of_write_leaves_the_expected_node() {
     let own = [("my.custom.label/foo", "fizz")];
@@ -95,7 +95,7 @@ async fn each_shape_of_write_leaves_the_expected_node() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nodes_that_cannot_be_initialised_are_left_alone_and_counted_by_reason() {
+async fn nodes_that_cannot_be_initialized_are_left_alone_and_counted_by_reason() {
     let cloud = Memory::default();
     let run = Start::on(&cloud).run().await;
     let unknown = Unknown::new(reason::CloudError, "the test says so");
@@ -115,7 +115,7 @@ async fn nodes_that_cannot_be_initialised_are_left_alone_and_counted_by_reason()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_initialised_node_follows_its_address_by_event_and_has_one_event() {
+async fn an_initialized_node_follows_its_address_by_event_and_has_one_event() {
     let cloud = Memory::default();
     let run = Start::on(&cloud).run().await;
     let name = unique("n");
@@ -127,7 +127,7 @@ async fn an_initialised_node_follows_its_address_by_event_and_has_one_event() {
     };
     cloud.put(instance(&name, metadata));
     run.register(&waiting(&name)).await;
-    let node = run.wait("initialised", &name, |node| !harness::is_tainted(node)).await;
+    let node = run.wait("initialized", &name, |node| !harness::is_tainted(node)).await;
     assert_eq!(Form::of(&node).addresses, ["InternalIP 10.0.0.1", "InternalIP fc01::1"]);
     assert_eq!(ccm::cloud::node::annotation(&node, ANNOTATION_VM), Some("vm-7"));
 
@@ -154,23 +154,23 @@ async fn an_initialised_node_follows_its_address_by_event_and_has_one_event() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_another_initialises_meanwhile_is_left_to_it() {
+async fn a_node_that_another_initializes_meanwhile_is_left_to_it() {
     let cloud = Memory::default();
     let name = unique("n");
     cloud.put(instance(&name, metadata("memory://late", A3)));
-    let initialise = |node: &mut Node, _: usize| {
+    let initialize = |node: &mut Node, _: usize| {
         let spec = node.spec.as_mut().unwrap();
         spec.taints = None;
         spec.provider_id = Some("memory://by-another".into());
     };
-    let provider = Meddling::new(cloud, 1, initialise).await;
+    let provider = Meddling::new(cloud, 1, initialize).await;
     let run = Run::with_provider(Arc::new(provider)).await;
     run.register(&waiting(&name)).await;
     run.wait_for_nodes_held("looked at again", "InstanceNotFound", true, 1).await;
     let node = run.get(&name).await;
     let expected = Form { name, provider_id: "memory://by-another".into(), ..Form::default() };
     assert_eq!(Form::of(&node), expected);
-    run.wait_for_metric("no second initialisation", "node_controller_initial_node_sync_delay_seconds_count 0").await;
+    run.wait_for_metric("no second initialization", "node_controller_initial_node_sync_delay_seconds_count 0").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -240,6 +240,6 @@ async fn a_panic_in_the_provider_is_counted_and_tried_again() {
     run.register(&waiting(&name)).await;
     run.wait_for_nodes_held("it panicked", "Panic", false, 1).await;
     is_armed.store(false, Ordering::SeqCst);
-    run.wait("initialised all the same", &name, |node| !harness::is_tainted(node)).await;
+    run.wait("initialized all the same", &name, |node| !harness::is_tainted(node)).await;
     run.wait_for_nodes_held("it is over", "Panic", false, 0).await;
 }

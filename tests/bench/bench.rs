@@ -122,7 +122,7 @@ impl Bench {
 
     /// Records a curve. Of repetitions the first curve is kept. Curves with the same chapter and `name` are drawn into one plot, with a line for each subject
     /// (`ours`, `peer`, `floor`). The name therefore describes the work: `bench.curve("join-storm", "floor", "1,000
-    /// nodes, 10 ms a call", ["time since the start (s)", "nodes initialised (%)"], points)`. `axes` are the labels of
+    /// nodes, 10 ms a call", ["time since the start (s)", "nodes initialized (%)"], points)`. `axes` are the labels of
     /// the horizontal and the vertical axis, with units. The number of points is unlimited; surplus points are dropped.
     pub fn curve(&mut self, chapter: &str, subject: &str, name: &str, axes: [&str; 2], points: Vec<[f64; 2]>) {
         let ([chapter, subject, name], axes) = ([chapter, subject, name].map(str::to_owned), axes.map(str::to_owned));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::DeleteParams;
 use kube::{Api, Client};
-use support::measure::initialisation::Initialised;
+use support::measure::initialization::Initialized;
 use support::measure::kubelet;
 use support::report::OURS;
 use support::{ApiServer, VcenterServer};
@@ -18,7 +18,7 @@ use crate::subject::{Running, Subject};
 /// Limit of a step that is not measured.
 pub const LIMIT: Duration = Duration::from_secs(300);
 
-/// Additional time for the initialisation of each node, which takes longest while the API server writes its audit log.
+/// Additional time for the initialization of each node, which takes longest while the API server writes its audit log.
 const PER_NODE: Duration = Duration::from_millis(60);
 
 /// An API server and a vCenter.
@@ -66,25 +66,25 @@ impl Cluster {
         }
     }
 
-    /// Waits until exactly this many nodes are initialised, which must be all nodes. It uses a single watch, to keep
+    /// Waits until exactly this many nodes are initialized, which must be all nodes. It uses a single watch, to keep
     /// the load on the API server low.
-    pub async fn until_initialised(&self, count: usize) {
-        let mut initialised = Initialised::from_the_start(&self.client);
+    pub async fn until_initialized(&self, count: usize) {
+        let mut initialized = Initialized::from_the_start(&self.client);
         let limit = LIMIT + PER_NODE * u32::try_from(count).unwrap();
-        match timeout(limit, initialised.follow(count)).await {
+        match timeout(limit, initialized.follow(count)).await {
             Ok(end) => end.unwrap(),
-            Err(_) => panic!("not within {limit:?}: {count} nodes are initialised; {} were", initialised.count()),
+            Err(_) => panic!("not within {limit:?}: {count} nodes are initialized; {} were", initialized.count()),
         }
     }
 
-    /// Registers this many nodes and waits until they are initialised. For a peer a separate process of this daemon
-    /// initialises them and ends, because a peer may take ten minutes for that, and the initialisation is not measured
+    /// Registers this many nodes and waits until they are initialized. For a peer a separate process of this daemon
+    /// initializes them and ends, because a peer may take ten minutes for that, and the initialization is not measured
     /// here.
-    pub async fn register_initialised(&self, count: usize, ours: &Subject, subject: &Subject) {
+    pub async fn register_initialized(&self, count: usize, ours: &Subject, subject: &Subject) {
         self.register(count).await;
         if subject.name != OURS {
             let mut first = self.start(ours, &self.server.kubeconfig()).await;
-            self.until_initialised(count).await;
+            self.until_initialized(count).await;
             first.daemon.stop(LIMIT).await;
             self.clear_lease().await;
         }

@@ -54,7 +54,7 @@ const COMMANDS: [(&[&str], f64); 9] = [
     (&["bundle"], LISTED),
 ];
 
-/// Measures on a leader that has initialised all nodes and served all Services. A peer has no commands.
+/// Measures on a leader that has initialized all nodes and served all Services. A peer has no commands.
 pub async fn measure(bench: &mut Bench) {
     let nodes = bench.sizes(&[NODES])[0];
     let size = Size { services: SERVICES, nodes };

@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 use support::measure::floor;
-use support::measure::initialisation::Initialised;
+use support::measure::initialization::Initialized;
 use support::measure::kubelet;
 use support::report::Measure;
 use tokio::sync::mpsc::unbounded_channel;
@@ -27,7 +27,7 @@ pub async fn measure(bench: &mut Bench, cluster: &Cluster, chapter: &'static str
     if way == Way::Nodes {
         registration.take().unwrap().await;
     }
-    let mut initialised = Initialised::from_now(&cluster.client).await.unwrap();
+    let mut initialized = Initialized::from_now(&cluster.client).await.unwrap();
     let before = cluster.server.usage();
     let begun = Instant::now();
     let registering = tokio::spawn(async {
@@ -37,12 +37,12 @@ pub async fn measure(bench: &mut Bench, cluster: &Cluster, chapter: &'static str
     });
     let client = cluster.client.clone();
     let writing = tokio::spawn(async move { floor::write(&client, told).await });
-    tokio::time::timeout(patience(nodes), initialised.follow(nodes)).await.unwrap().unwrap();
+    tokio::time::timeout(patience(nodes), initialized.follow(nodes)).await.unwrap().unwrap();
     tokio::time::timeout(LIMIT, writing).await.unwrap().unwrap().unwrap();
     registering.await.unwrap();
     let after = cluster.server.usage();
 
-    let times = initialised.times(begun);
+    let times = initialized.times(begun);
     let mut report = |what: &str, sample: f64| {
         let name = format!("{}: {what}", way.text());
         bench.report(Measure { chapter, subject: "floor", name, unit: "s", samples: vec![sample], limit: None });

@@ -85,10 +85,10 @@ async fn measure_one(bench: &mut Bench, subject: &Subject) {
 }
 
 impl World {
-    /// Creates a world in which all nodes are initialised.
+    /// Creates a world in which all nodes are initialized.
     async fn new(bench: &Bench, subject: Subject, nodes: usize) -> Self {
         let cluster = Cluster::new(ApiServer::audited().await, bench.vcenter(), nodes).await;
-        cluster.register_initialised(nodes, &bench.ours, &subject).await;
+        cluster.register_initialized(nodes, &bench.ours, &subject).await;
         cluster.vcenter.reset_counts().await;
         let mut replicas = Vec::new();
         for number in 1..=REPLICAS {
@@ -97,7 +97,7 @@ impl World {
             let running = cluster.start(&subject, &kubeconfig).await;
             replicas.push(Replica { user, kubeconfig, running });
         }
-        cluster.until_initialised(nodes).await;
+        cluster.until_initialized(nodes).await;
         let (changed, is_warm, place) = (0, false, 0);
         let mut world = Self { subject, cluster, replicas, nodes, changed, is_warm, place, holders: BTreeMap::new() };
         until_quiet(&*world.cluster.vcenter, QUIET, WARM_LIMIT).await;

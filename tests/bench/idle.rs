@@ -33,7 +33,7 @@ async fn measure_one(bench: &mut Bench, subject: &Subject) {
     let running = start(subject, &cluster).await;
     report(bench, subject, "no nodes", Some(MEMORY), &running).await;
     cluster.register(NODES).await;
-    cluster.until_initialised(NODES).await;
+    cluster.until_initialized(NODES).await;
     report(bench, subject, "100 nodes have joined at once", None, &running).await;
     drop(running);
     let running = start(subject, &cluster).await;

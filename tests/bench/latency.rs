@@ -29,7 +29,7 @@ const CHANGES: usize = 200;
 const P99: f64 = 1.0;
 /// With this many nodes the total time counts. With more nodes the time of vCenter itself is subtracted.
 const SMALL: usize = 100;
-/// After this time without a call to vCenter the work after the initialisation is complete. It is longer than the
+/// After this time without a call to vCenter the work after the initialization is complete. It is longer than the
 /// simulator takes for a page. The second value limits the wait for that.
 const QUIET: Duration = Duration::from_secs(10);
 const QUIET_LIMIT: Duration = Duration::from_secs(180);
@@ -115,14 +115,14 @@ fn changes() -> usize {
 }
 
 impl World {
-    /// Creates a world in which all nodes are initialised and watched.
+    /// Creates a world in which all nodes are initialized and watched.
     async fn new(ours: &Subject, subject: Subject, size: usize) -> Self {
         let cluster = Cluster::new(ApiServer::start().await, Kind::Simulator, size).await;
-        cluster.register_initialised(size, ours, &subject).await;
+        cluster.register_initialized(size, ours, &subject).await;
         let flags: &[&str] = if subject.name == "ours" { &["--topology-labels=esxi-host"] } else { &[] };
         let mut running = subject.start_with(&cluster.config, &cluster.server.kubeconfig(), flags);
         running.until_leading(&cluster.client).await;
-        cluster.until_initialised(size).await;
+        cluster.until_initialized(size).await;
         // After each change of a view the simulator sends all objects again, in pages.
         until_quiet(&*cluster.vcenter, QUIET, QUIET_LIMIT).await;
         let nodes = Nodes::follow(&cluster.client).await;

@@ -1,7 +1,7 @@
 //! Load balancers on NSX: the time and the calls until Services get them, follow the nodes and lose them, and the cost
 //! while nothing changes. The fake NSX has its rate limits enabled, and each call takes 10 ms.
 //!
-//! The nodes are initialised before. A window without changes is seven minutes; `STEADY_SECONDS` makes it shorter. For
+//! The nodes are initialized before. A window without changes is seven minutes; `STEADY_SECONDS` makes it shorter. For
 //! trials `LOAD_BALANCERS="20x5 90x100"` sets other numbers of Services and nodes.
 
 pub mod handed_over;

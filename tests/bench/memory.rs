@@ -1,4 +1,4 @@
-//! The memory of a daemon that starts with many initialised nodes, and the memory for each node.
+//! The memory of a daemon that starts with many initialized nodes, and the memory for each node.
 //!
 //! The chapter `storm-5000` measures the memory after a join of many nodes.
 
@@ -10,7 +10,7 @@ use kube::api::PostParams;
 use kube::{Api, Client};
 use serde_json::json;
 use support::ApiServer;
-use support::measure::initialisation::Initialised;
+use support::measure::initialization::Initialized;
 use support::measure::steady_state::settled;
 use support::process::Usage;
 use support::report::{Limit, Measure, OURS};
@@ -67,13 +67,13 @@ async fn measure_ours(bench: &mut Bench, subject: &Subject) {
     report(bench, name, "KiB", (residents[1] - residents[0]) / more, None);
 }
 
-/// Returns the use of a subject once it has read this many initialised nodes and their machines.
+/// Returns the use of a subject once it has read this many initialized nodes and their machines.
 async fn started_with(subject: &Subject, nodes: usize) -> Usage {
     let cluster = Cluster::new(ApiServer::start().await, Kind::Fake, nodes).await;
-    let mut initialised = Initialised::from_now(&cluster.client).await.unwrap();
+    let mut initialized = Initialized::from_now(&cluster.client).await.unwrap();
     cluster.register(nodes).await;
     let mut first = cluster.start(subject, &cluster.server.kubeconfig()).await;
-    tokio::time::timeout(2 * LIMIT, initialised.follow(nodes)).await.unwrap().unwrap();
+    tokio::time::timeout(2 * LIMIT, initialized.follow(nodes)).await.unwrap().unwrap();
     first.daemon.stop(LIMIT).await;
     drop(first);
     let mut running = cluster.start(subject, &cluster.server.kubeconfig()).await;

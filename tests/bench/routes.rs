@@ -1,7 +1,7 @@
 //! Routes of the pod network on NSX: the time and the calls to write them, and the calls afterwards. The fake NSX has
 //! its rate limits enabled, and each call takes 10 ms.
 //!
-//! The nodes are initialised before, so that only the routes are measured. A window without changes is seven minutes;
+//! The nodes are initialized before, so that only the routes are measured. A window without changes is seven minutes;
 //! for trials `STEADY_SECONDS` makes it shorter.
 
 use std::collections::BTreeMap;
@@ -82,12 +82,12 @@ fn at_most(count: f64) -> Option<Limit> {
 }
 
 impl World {
-    /// Creates a world in which all nodes are initialised and have pod networks. NSX has no route.
+    /// Creates a world in which all nodes are initialized and have pod networks. NSX has no route.
     async fn new(bench: &Bench, subject: Subject, nodes: usize) -> Self {
         let cluster = Cluster::new(ApiServer::start().await, bench.vcenter(), nodes).await;
         let mut before = cluster.start(&subject, &cluster.server.kubeconfig()).await;
         cluster.register(nodes).await;
-        cluster.until_initialised(nodes).await;
+        cluster.until_initialized(nodes).await;
         before.daemon.stop(LIMIT).await;
         let api = Api::<Node>::all(cluster.client.clone());
         stream::iter((1..=nodes).map(Ok))

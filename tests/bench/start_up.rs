@@ -1,4 +1,4 @@
-//! The time from the start of a process until it is ready, without nodes and with many initialised nodes.
+//! The time from the start of a process until it is ready, without nodes and with many initialized nodes.
 
 use std::time::Instant;
 
@@ -29,7 +29,7 @@ pub async fn measure(bench: &mut Bench) {
         if nodes > 0 {
             cluster.register(nodes).await;
             let mut running = cluster.start(&bench.ours, &cluster.server.kubeconfig()).await;
-            cluster.until_initialised(nodes).await;
+            cluster.until_initialized(nodes).await;
             running.daemon.stop(LIMIT).await;
         }
         for subject in bench.subjects() {

@@ -1,5 +1,5 @@
 //! The cost of a daemon while nothing changes, and while 1 % of the machines get another address each minute, with 100
-//! and with 1,000 initialised Nodes of real size.
+//! and with 1,000 initialized Nodes of real size.
 //!
 //! There are no kubelets, so that only the subject writes to the Nodes. A window is seven minutes, because both
 //! programs have periods of five minutes. For trials `STEADY_SECONDS` makes it shorter.
@@ -22,7 +22,7 @@ use crate::subject::{Running, Subject};
 const SIZES: [usize; 2] = [100, 1_000];
 /// Duration of a window. It is longer than the longest period of the programs, five minutes.
 const WINDOW: Duration = Duration::from_secs(420);
-/// Pause from the last node to the first window, for the work after an initialisation.
+/// Pause from the last node to the first window, for the work after an initialization.
 const SETTLE: Duration = Duration::from_secs(30);
 /// Time without a call to vCenter before that pause, and the limit of the wait for it.
 const QUIET: Duration = Duration::from_secs(2);
@@ -99,15 +99,15 @@ pub fn window() -> Duration {
 }
 
 impl World {
-    /// Creates a world in which all nodes are initialised. If the subject is this daemon, the measured process has
-    /// initialised them.
+    /// Creates a world in which all nodes are initialized. If the subject is this daemon, the measured process has
+    /// initialized them.
     async fn new(ours: &Subject, subject: Subject, kind: Kind, nodes: usize) -> Self {
         let cluster = Cluster::new(ApiServer::audited().await, kind, nodes).await;
-        cluster.register_initialised(nodes, ours, &subject).await;
+        cluster.register_initialized(nodes, ours, &subject).await;
         let user = "measured".to_owned();
         let mut running = cluster.start(&subject, &cluster.server.kubeconfig_of_administrator(&user)).await;
         running.until_leading(&cluster.client).await;
-        cluster.until_initialised(nodes).await;
+        cluster.until_initialized(nodes).await;
         // A peer reads all machines after its start.
         until_quiet(&*cluster.vcenter, QUIET, QUIET_LIMIT).await;
         Self { subject, nodes, cluster, user, running }

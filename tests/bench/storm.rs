@@ -1,4 +1,4 @@
-//! The join storm: many uninitialised nodes at once, observed by a watch on the API server.
+//! The join storm: many uninitialized nodes at once, observed by a watch on the API server.
 //!
 //! Each number of nodes has one API server and one vCenter, for all subjects and the floor. There are two ways. Either
 //! the nodes are registered before the subject starts, and the time begins at the start of its process. Or they are
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use k8s_openapi::api::core::v1::Event;
 use kube::Api;
 use kube::api::ListParams;
-use support::measure::initialisation::Initialised;
+use support::measure::initialization::Initialized;
 use support::measure::kubelet;
 use support::measure::steady_state::settled;
 use support::measure::writes::Writes;
@@ -37,8 +37,8 @@ const CALLS_PER_NODE: usize = 2;
 const CALLS: usize = 40;
 /// Promise about memory in MiB for this many nodes: resident memory at the end, and its peak.
 const MEMORY: (usize, f64, f64) = (5_000, 70.0, 75.0);
-/// Limit of the initialisation: this time, and an additional time for each node. After that the case ends with the
-/// initialised nodes.
+/// Limit of the initialization: this time, and an additional time for each node. After that the case ends with the
+/// initialized nodes.
 const PATIENCE: Duration = Duration::from_secs(60);
 const PATIENCE_PER_NODE: Duration = Duration::from_millis(60);
 /// Factor of the limit for a peer, because a ratio is a better result than a timeout.
@@ -69,7 +69,7 @@ impl Way {
 
 /// Results of a storm.
 struct Storm {
-    /// Times of the initialisations, sorted.
+    /// Times of the initializations, sorted.
     times: Vec<Duration>,
     at_once: Usage,
     afterwards: Usage,
@@ -143,7 +143,7 @@ impl Case<'_> {
                 Some(running)
             }
         };
-        let mut initialised = Initialised::from_now(&cluster.client).await.unwrap();
+        let mut initialized = Initialized::from_now(&cluster.client).await.unwrap();
         let writes = Writes::of(&cluster.client).await.unwrap();
         cluster.vcenter.reset_counts().await;
         let before = cpu(cluster, running.as_ref());
@@ -161,10 +161,10 @@ impl Case<'_> {
         };
         let patience = self.patience();
         let end = tokio::select! {
-            end = tokio::time::timeout(patience, initialised.follow(nodes)) => end.unwrap_or(Err("it takes too long".to_owned())),
+            end = tokio::time::timeout(patience, initialized.follow(nodes)) => end.unwrap_or(Err("it takes too long".to_owned())),
             status = running.daemon.wait(patience + LIMIT) => Err(format!("it ended with {status}")),
         };
-        let times = initialised.times(begun);
+        let times = initialized.times(begun);
         if let Some(registering) = registering {
             // Otherwise a node of this case could be registered after its end.
             registering.abort();
@@ -173,13 +173,13 @@ impl Case<'_> {
         if let Err(reason) = end {
             let lines = running.daemon.output().tail(5);
             println!(
-                "  {} of {nodes} nodes are initialised ({reason}); the last lines of {}:\n{lines}",
+                "  {} of {nodes} nodes are initialized ({reason}); the last lines of {}:\n{lines}",
                 times.len(),
                 subject.name
             );
         }
         let at_once = running.usage_or_nothing();
-        // A subject that has not initialised all nodes will not be quiet soon.
+        // A subject that has not initialized all nodes will not be quiet soon.
         if times.len() == nodes {
             until_quiet(cluster).await;
         }
@@ -193,12 +193,12 @@ impl Case<'_> {
 
     fn report(&self, bench: &mut Bench, storm: &Storm, floor: Duration) {
         let done = storm.times.len();
-        self.tell(bench, "nodes initialised", "nodes", done as f64, Some(Limit::Above(self.nodes as f64 - 1.0)));
+        self.tell(bench, "nodes initialized", "nodes", done as f64, Some(Limit::Above(self.nodes as f64 - 1.0)));
         for (what, index) in marks(self.nodes) {
             match storm.times.get(index) {
                 Some(time) => self.report_time(bench, what, time.as_secs_f64(), floor.as_secs_f64()),
                 None => {
-                    let why = format!("{done} of {} nodes were initialised within {:?}", self.nodes, self.patience());
+                    let why = format!("{done} of {} nodes were initialized within {:?}", self.nodes, self.patience());
                     bench.unmeasured(self.row(what, "s", Vec::new(), None), &why);
                 }
             }
@@ -211,7 +211,7 @@ impl Case<'_> {
         let (many, resident, peak) = MEMORY;
         let below = |limit: f64| Some(Limit::Below(limit)).filter(|_| self.nodes == many);
         for (what, kilobytes, limit) in [
-            ("resident when all were initialised", storm.at_once.resident, None),
+            ("resident when all were initialized", storm.at_once.resident, None),
             ("resident afterwards", storm.afterwards.resident, below(resident)),
             ("resident afterwards, of it heap and stacks", storm.afterwards.anonymous, None),
             ("peak", storm.afterwards.peak, below(peak)),
@@ -279,18 +279,18 @@ pub fn case_name(way: Way, delay: u64) -> String {
     format!("{}, {delay} ms a call", way.text())
 }
 
-/// Returns the time limit for the initialisation of this many nodes.
+/// Returns the time limit for the initialization of this many nodes.
 pub fn patience(nodes: usize) -> Duration {
     PATIENCE + PATIENCE_PER_NODE * u32::try_from(nodes).unwrap()
 }
 
 /// Axes of the curves.
-pub const AXES: [&str; 2] = ["time (s)", "nodes initialised (%)"];
+pub const AXES: [&str; 2] = ["time (s)", "nodes initialized (%)"];
 
-const LAST: &str = "last initialised";
+const LAST: &str = "last initialized";
 
 /// Returns the reported times for this many nodes, with the index into the sorted times.
 pub fn marks(nodes: usize) -> [(&'static str, usize); 4] {
     let at = |percent: usize| (nodes * percent).div_ceil(100).max(1) - 1;
-    [("first initialised", 0), ("median initialised", at(50)), ("99 % initialised", at(99)), (LAST, at(100))]
+    [("first initialized", 0), ("median initialized", at(50)), ("99 % initialized", at(99)), (LAST, at(100))]
 }

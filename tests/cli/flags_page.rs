@@ -85,7 +85,7 @@ const MORE: &[(&str, &str)] = &[
     ("concurrent-node-syncs", "Nodes that are synced at the same time; at least 1, at most 4096"),
     (
         "node-labels",
-        "labels that a Node gets when it is initialised, `key=value,…`; all values of a repeated flag are used, and \
+        "labels that a Node gets when it is initialized, `key=value,…`; all values of a repeated flag are used, and \
          the last value of a key takes precedence. Existing labels stay unchanged. Names below `kubernetes.io` and \
          `k8s.io` are logged and left out",
     ),
@@ -97,7 +97,7 @@ const MORE: &[(&str, &str)] = &[
     ),
     (
         "adopt-untainted-nodes",
-        "also initialise Nodes that have neither provider ID nor the taint \
+        "also initialize Nodes that have neither provider ID nor the taint \
          `node.cloudprovider.kubernetes.io/uninitialized`, if exactly one VM has their `systemUUID`",
     ),
     (
@@ -113,7 +113,7 @@ const MORE: &[(&str, &str)] = &[
     ),
     (
         "instance-type",
-        "`init` keeps the instance type from initialisation and logs once that the VM has another; `follow` updates it",
+        "`init` keeps the instance type from initialization and logs once that the VM has another; `follow` updates it",
     ),
     (
         "node-deletion",
@@ -142,9 +142,9 @@ const MORE: &[(&str, &str)] = &[
     ),
     (
         "node-labels-on",
-        "`join` sets the labels of `--node-labels` on a Node when it is initialised, as upstream; `all` also adds \
-         those whose key an initialised Node does not have, to at most 10 Nodes a second, and again when they are \
-         removed. No value is ever changed. The leader logs how many initialised Nodes lack labels",
+        "`join` sets the labels of `--node-labels` on a Node when it is initialized, as upstream; `all` also adds \
+         those whose key an initialized Node does not have, to at most 10 Nodes a second, and again when they are \
+         removed. No value is ever changed. The leader logs how many initialized Nodes lack labels",
     ),
     (
         "node-selector",
@@ -188,8 +188,8 @@ const MORE: &[(&str, &str)] = &[
     ),
     (
         "zone-labels",
-        "`init` keeps zone and region from initialisation, as upstream, and logs once that the VM is elsewhere: \
-         volumes are bound to zones; `fill` also adds them to initialised Nodes that have neither; `follow` updates \
+        "`init` keeps zone and region from initialization, as upstream, and logs once that the VM is elsewhere: \
+         volumes are bound to zones; `fill` also adds them to initialized Nodes that have neither; `follow` updates \
          them",
     ),
 ];

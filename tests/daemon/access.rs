@@ -110,7 +110,7 @@ async fn a_token_in_a_file_is_read_again_and_a_server_that_is_not_verified_is_a_
     let mut daemon = cluster.start_in(&clock.environment(), &config, &[&flag]);
     daemon.wait_for_line("the certificate of the API server is not checked", LIMIT).await;
     cluster.register(0..1).await;
-    cluster.wait_until_initialised(0..1, &daemon).await;
+    cluster.wait_until_initialized(0..1, &daemon).await;
 
     std::fs::write(path("token"), "exchanged").unwrap();
     clock.set_ahead(60);
@@ -118,6 +118,6 @@ async fn a_token_in_a_file_is_read_again_and_a_server_that_is_not_verified_is_a_
     daemon.wait_for_line("Unauthorized", LIMIT).await;
     std::fs::write(path("token"), &token).unwrap();
     clock.set_ahead(120);
-    cluster.wait_until_initialised(1..2, &daemon).await;
+    cluster.wait_until_initialized(1..2, &daemon).await;
     assert_eq!(daemon.stop(LIMIT).await.code(), Some(0));
 }

@@ -22,7 +22,7 @@ async fn an_address_that_changes_in_vcenter_is_on_the_node_at_once_without_a_pol
     let vcenter = Vcenter::start(&cluster.scenario(0..3)).await;
     let daemon = cluster.start_for(&vcenter, &[]).await;
     cluster.register(0..3).await;
-    cluster.wait_until_initialised(0..3, &daemon).await;
+    cluster.wait_until_initialized(0..3, &daemon).await;
     let nodes = Api::<Node>::all(cluster.client.clone());
     let name = cluster.name(1);
     let mut times = Vec::new();
@@ -78,7 +78,7 @@ async fn a_node_that_joins_waits_for_the_family_that_its_guest_reports_later() {
     assert!(waiting.uninitialized && waiting.addresses.is_empty(), "{waiting:?}");
     let nic = Nic::new("VM Network", &[&ip(0), "fd00::1"]);
     vcenter.change_vm(&uuid(0), &Vm::change().nic(nic)).await;
-    eventually("the node is initialised", LIMIT, async || match view().await {
+    eventually("the node is initialized", LIMIT, async || match view().await {
         view if !view.uninitialized => Ok(()),
         view => Err(format!("{view:?}\n{}", daemon.output().tail(10))),
     })

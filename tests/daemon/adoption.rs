@@ -1,5 +1,5 @@
-//! Adoption of Nodes that the Go program initialised: one write adds one annotation, and a second annotation if the
-//! labels differ. Nothing else changes. A Node that was never initialised is adopted only if the flag asks for it.
+//! Adoption of Nodes that the Go program initialized: one write adds one annotation, and a second annotation if the
+//! labels differ. Nothing else changes. A Node that was never initialized is adopted only if the flag asks for it.
 
 pub mod fixtures;
 
@@ -193,7 +193,7 @@ impl Untainted {
     const NAMED: usize = 2;
     const FOREIGN: usize = 3;
     const FOREIGN_TAINTED: usize = 4;
-    /// A node with the taint that joins after the others. Once it is initialised, the daemon has processed the others.
+    /// A node with the taint that joins after the others. Once it is initialized, the daemon has processed the others.
     const LAST: usize = 5;
 
     async fn new() -> Self {
@@ -228,9 +228,9 @@ impl Untainted {
         }
     }
 
-    /// Checks that the node has none of the fields that only initialisation sets. Addresses and zone follow the machine
+    /// Checks that the node has none of the fields that only initialization sets. Addresses and zone follow the machine
     /// as on any node without taint.
-    fn check_not_initialised(&self, node: &Node) {
+    fn check_not_initialized(&self, node: &Node) {
         let view = NodeView::of(node);
         assert_eq!(view.provider_id, None, "{view:?}");
         assert!(!node.annotations().contains_key(RECORD), "{:?}", node.annotations());
@@ -248,7 +248,7 @@ impl Untainted {
     /// Waits until the daemon has processed all nodes several times.
     async fn settle(&self, daemon: &Daemon) {
         self.cluster.register(Self::LAST..Self::LAST + 1).await;
-        self.cluster.wait_until_initialised(Self::LAST..Self::LAST + 1, daemon).await;
+        self.cluster.wait_until_initialized(Self::LAST..Self::LAST + 1, daemon).await;
         until_passed(Instant::now(), QUIET).await;
     }
 }
@@ -278,13 +278,13 @@ async fn a_node_without_taint_is_adopted_if_one_machine_has_its_uuid_and_no_othe
         assert_eq!(view.label(key), value, "{key}");
     }
     for number in [Untainted::TWIN, Untainted::NAMED] {
-        untainted.check_not_initialised(&after[&cluster.name(number)]);
+        untainted.check_not_initialized(&after[&cluster.name(number)]);
     }
     untainted.check_foreign(&before, &after);
 }
 
 #[tokio::test]
-async fn without_the_flag_no_node_without_taint_is_initialised() {
+async fn without_the_flag_no_node_without_taint_is_initialized() {
     let untainted = Untainted::new().await;
     let Untainted { cluster, vcenter } = &untainted;
     untainted.register().await;
@@ -293,7 +293,7 @@ async fn without_the_flag_no_node_without_taint_is_initialised() {
     untainted.settle(&daemon).await;
     let after = cluster.nodes().await;
     for number in [Untainted::ALONE, Untainted::TWIN, Untainted::NAMED] {
-        untainted.check_not_initialised(&after[&cluster.name(number)]);
+        untainted.check_not_initialized(&after[&cluster.name(number)]);
     }
     untainted.check_foreign(&before, &after);
 }

@@ -43,7 +43,7 @@ const LASTING_SERVICES: usize = 10;
 const CLASS: &str = "default";
 /// Number of nodes that lose their machines at the end.
 const LOST: usize = 10;
-/// Minimum number of the 60 routes that replicas must write. Some nodes are deleted before they are initialised.
+/// Minimum number of the 60 routes that replicas must write. Some nodes are deleted before they are initialized.
 const ROUTES: usize = 30;
 /// Interval between two checks of the invariants.
 const LOOK: Duration = Duration::from_millis(50);
@@ -191,7 +191,7 @@ fn least(seconds: u64) -> Seen {
     let scaled = |count: u64| usize::try_from(count * seconds.min(90) / 90).unwrap_or_default();
     Seen {
         writes: MACHINES,
-        initialised: MACHINES / 2,
+        initialized: MACHINES / 2,
         deleted: LOST,
         proofs: LOST,
         readdressed: scaled(5),

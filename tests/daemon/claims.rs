@@ -8,7 +8,7 @@ use support::{KubeletNode, Vcenter, eventually};
 
 use crate::cluster::{Cluster, LIMIT, swapped, uuid};
 
-/// Returns a Node that registers as initialised, with the provider ID of the machine with this number.
+/// Returns a Node that registers as initialized, with the provider ID of the machine with this number.
 fn born(cluster: &Cluster, name: &str, number: usize, system_uuid: &str) -> Node {
     let mut node = cluster.marked(KubeletNode::new(name, system_uuid)).build();
     let spec = node.spec.get_or_insert_default();
@@ -24,7 +24,7 @@ async fn a_node_that_is_born_with_the_machine_of_another_gets_nothing_and_locks_
     let vcenter = Vcenter::start(&cluster.scenario(0..2)).await;
     let mut daemon = cluster.start_for(&vcenter, &[]).await;
     cluster.register(0..1).await;
-    cluster.wait_until_initialised(0..1, &daemon).await;
+    cluster.wait_until_initialized(0..1, &daemon).await;
     let before = cluster.nodes().await.remove(&cluster.name(0)).unwrap();
 
     // One Node has a matching systemUUID. The other claims a machine that has no Node.
@@ -58,6 +58,6 @@ async fn a_node_that_is_born_with_the_machine_of_another_gets_nothing_and_locks_
     nodes.delete(&cluster.name(0), &DeleteParams::default()).await.unwrap();
     cluster.register(0..2).await;
     let daemon = cluster.start_for(&vcenter, &[]).await;
-    cluster.wait_until_initialised(0..2, &daemon).await;
+    cluster.wait_until_initialized(0..2, &daemon).await;
     check().await;
 }

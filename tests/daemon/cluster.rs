@@ -269,9 +269,9 @@ impl Cluster {
         daemon
     }
 
-    /// Waits until these nodes have all fields that initialisation sets, with correct values.
-    pub async fn wait_until_initialised(&self, numbers: Range<usize>, daemon: &Daemon) {
-        let what = format!("nodes {numbers:?} are initialised");
+    /// Waits until these nodes have all fields that initialization sets, with correct values.
+    pub async fn wait_until_initialized(&self, numbers: Range<usize>, daemon: &Daemon) {
+        let what = format!("nodes {numbers:?} are initialized");
         eventually(&what, LIMIT, async || {
             let views = self.views().await;
             let is_pending = |number: &usize| views.get(&self.name(*number)).is_none_or(|view| view.uninitialized);

@@ -93,7 +93,7 @@ async fn status_shows_the_leader_a_node_without_a_vm_and_a_standby() {
     let vcenter = Vcenter::start(&cluster.scenario(0..3)).await;
     let leader = start_candidate_in(&namespace, &cluster, &vcenter, &[]).await;
     cluster.register(0..3).await;
-    cluster.wait_until_initialised(0..3, &leader).await;
+    cluster.wait_until_initialized(0..3, &leader).await;
 
     let waited = ask(&leader, &["status", "--wait", "--quiet", "--timeout=60s"]).await;
     assert_eq!((waited.code, waited.output.as_str()), (Some(0), ""), "{}", waited.messages);

@@ -1,4 +1,4 @@
-//! The daemon or the API server crashes in the middle of an initialisation, while other clients write to the Node.
+//! The daemon or the API server crashes in the middle of an initialization, while other clients write to the Node.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -59,17 +59,17 @@ async fn killed_there(write: Write, side: Side) {
     let views = cluster.views().await;
     for view in numbers.clone().map(|number| &views[&cluster.name(number)]) {
         let has_addresses = (write, side) != (Write::Status, Side::Request);
-        let is_initialised = (write, side) == (Write::Node, Side::Answer);
+        let is_initialized = (write, side) == (Write::Node, Side::Answer);
         assert_eq!(!view.addresses.is_empty(), has_addresses, "{write:?}, {side:?}: {view:?}");
-        assert_eq!(view.provider_id.is_some(), is_initialised, "{write:?}, {side:?}: {view:?}");
-        assert_eq!(!view.uninitialized, is_initialised, "{write:?}, {side:?}: {view:?}");
+        assert_eq!(view.provider_id.is_some(), is_initialized, "{write:?}, {side:?}: {view:?}");
+        assert_eq!(!view.uninitialized, is_initialized, "{write:?}, {side:?}: {view:?}");
     }
 
     // The address in the write to the first of these nodes is stale now.
     let moved = numbers.start;
     vcenter.set_ip(&cluster.name(moved), NEW_IP).await;
     let next = cluster.start_for(&vcenter, &[]).await;
-    cluster.wait_until_initialised(moved + 1..numbers.end, &next).await;
+    cluster.wait_until_initialized(moved + 1..numbers.end, &next).await;
     eventually("the first node has the address of now", LIMIT, async || {
         let view = &cluster.views().await[&cluster.name(moved)];
         let has_both =
@@ -104,7 +104,7 @@ async fn taints_that_others_add_between_the_plan_and_either_write_survive() {
     proxy.clear();
     let refused = second.release().await;
     assert!(refused.iter().all(|held| held.status == Some(StatusCode::CONFLICT)), "{refused:?}");
-    cluster.wait_until_initialised(0..NODES, &daemon).await;
+    cluster.wait_until_initialized(0..NODES, &daemon).await;
     for (name, node) in cluster.nodes().await {
         let expected = ["test.example/before-the-first", "test.example/before-the-second"];
         assert_eq!(taint_keys(&node), expected, "{name}");
@@ -131,21 +131,21 @@ async fn an_api_server_restarted_in_the_middle_of_a_join_of_200_delays_it_and_lo
         // A low rate limit, so that the join is still in progress when the API server is killed.
         let mut daemon =
             cluster.start_for(&vcenter, &["--leader-elect=true", "--kube-api-qps=40", "--kube-api-burst=1"]).await;
-        eventually("the join is under way", LIMIT, async || match initialised(&cluster).await {
+        eventually("the join is under way", LIMIT, async || match initialized(&cluster).await {
             count if count >= BEFORE => Ok(()),
             count => Err(format!("{count}\n{}", daemon.output().tail(20))),
         })
         .await;
         is_up.send_replace(false);
         server.kill().await;
-        // Counted from the log and not from the API server, because the daemon may have initialised more nodes before
+        // Counted from the log and not from the API server, because the daemon may have initialized more nodes before
         // the restarted API server answers this test.
-        let done = daemon.output().count("node initialised");
-        println!("{done} of {NODES} nodes were initialised when the API server went");
+        let done = daemon.output().count("node initialized");
+        println!("{done} of {NODES} nodes were initialized when the API server went");
         assert!((BEFORE / 2..NODES - BEFORE / 2).contains(&done), "{done}: the join was not under way");
         server.restart().await;
         is_up.send_replace(true);
-        cluster.wait_until_initialised(0..NODES, &daemon).await;
+        cluster.wait_until_initialized(0..NODES, &daemon).await;
         assert!(daemon.ended().is_none());
     };
     let (added, ()) = tokio::join!(meddlers, join);
@@ -160,7 +160,7 @@ async fn an_api_server_restarted_in_the_middle_of_a_join_of_200_delays_it_and_lo
     server.kill().await;
 }
 
-async fn initialised(cluster: &Cluster) -> usize {
+async fn initialized(cluster: &Cluster) -> usize {
     cluster.views().await.values().filter(|view| !view.uninitialized).count()
 }
 
@@ -174,7 +174,7 @@ struct Meddled {
 /// server takes longer than a beat for a write.
 const AT_ONCE: usize = 4;
 
-/// Adds a taint to a node at each beat until the node is initialised, and one more afterwards. Without a pause 200 such
+/// Adds a taint to a node at each beat until the node is initialized, and one more afterwards. Without a pause 200 such
 /// writers would overload the API server. Therefore missed beats are skipped, also after a restart. No write is tried
 /// while the API server restarts.
 ///

@@ -84,7 +84,7 @@ async fn a_secret_that_is_created_later_is_enough_and_nothing_is_tried_before_it
     let secrets = Api::<Secret>::namespaced(cluster.client.clone(), NAMESPACE);
     secrets.create(&PostParams::default(), &serde_json::from_value(secret).unwrap()).await.unwrap();
     daemon.wait_for_line(ANSWERS, LIMIT).await;
-    cluster.wait_until_initialised(0..1, &daemon).await;
+    cluster.wait_until_initialized(0..1, &daemon).await;
     let odd = daemon.output().find("is not known; expected <server>.username").unwrap();
     assert!(odd.contains("\\\"odd\\\""), "{odd}");
     assert_one_login_and_no_word_of_it(&vcenter, &daemon).await;
@@ -108,7 +108,7 @@ async fn a_directory_that_appears_later_is_enough_and_nothing_is_tried_before_it
     assert_no_login(&vcenter, &daemon).await;
 
     write_pair(&directory, vcenter.host());
-    cluster.wait_until_initialised(0..1, &daemon).await;
+    cluster.wait_until_initialized(0..1, &daemon).await;
     assert_one_login_and_no_word_of_it(&vcenter, &daemon).await;
     assert_eq!(daemon.stop(LIMIT).await.code(), Some(0));
 }

@@ -1,5 +1,5 @@
 //! Three replicas whose leader is stopped, killed and frozen while nodes join or while load balancers are created.
-//! Every node is initialised, and every Service gets its load balancer. The audit log shows no write of a replica while
+//! Every node is initialized, and every Service gets its load balancer. The audit log shows no write of a replica while
 //! another one leads.
 //!
 //! `SOAK_HITS` is the number of hits on the leader. The default is three, each of another kind.
@@ -25,7 +25,7 @@ const NODES_PER_HIT: usize = 33;
 const SERVICES: usize = 60;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn however_leaders_end_all_nodes_are_initialised_and_nobody_writes_beside_the_next_one() {
+async fn however_leaders_end_all_nodes_are_initialized_and_nobody_writes_beside_the_next_one() {
     let _alone = Heavy::alone();
     let hits = environment::number("SOAK_HITS").map_or(HITS.len(), |hits| usize::try_from(hits).unwrap());
     let nodes = NODES.max(hits * NODES_PER_HIT);
@@ -37,7 +37,7 @@ async fn however_leaders_end_all_nodes_are_initialised_and_nobody_writes_beside_
         let until = if index + 1 == hits { nodes } else { (index + 1) * nodes / hits };
         world.hit(hit, until).await;
     }
-    world.until_all_are_initialised().await;
+    world.until_all_are_initialized().await;
     println!("{hits} hits, {nodes} nodes, {:.1?} from the first hit to the last node", began.elapsed());
     world.stop().await;
 

@@ -338,7 +338,7 @@ async fn the_shipped_binary_needs_nothing_but_what_its_image_holds() {
     ];
     let mut daemon = Daemon::start(&program, arguments.iter().chain(&flags));
     daemon.wait_for_line(ANSWERS, LIMIT).await;
-    cluster.wait_until_initialised(0..1, &daemon).await;
+    cluster.wait_until_initialized(0..1, &daemon).await;
     assert_eq!(admin.get("/healthz", None, &mut daemon).await, (200, "ok".to_owned()));
     let built: serde_json::Value = serde_json::from_str(&admin.get("/version", None, &mut daemon).await.1).unwrap();
     let commit = built["gitCommit"].as_str().unwrap();

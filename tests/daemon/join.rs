@@ -21,7 +21,7 @@ async fn a_hundred_nodes_join_at_once_with_two_calls_each_and_cost_nothing_after
     let daemon = cluster.start_for(&vcenter, &["--node-status-update-frequency=5s"]).await;
     let joined = Instant::now();
     cluster.register(0..NODES).await;
-    cluster.wait_until_initialised(0..NODES, &daemon).await;
+    cluster.wait_until_initialized(0..NODES, &daemon).await;
     let took = joined.elapsed();
     let counts = vcenter.counts().await;
     println!("{NODES} nodes joined in {took:?} with {} calls from the start of the daemon: {counts:?}", counts.total);
@@ -58,7 +58,7 @@ async fn a_hundred_nodes_in_both_byte_orders_join_a_daemon_that_starts_and_start
     };
     join_all((0..NODES).map(|number| kubelet(number).register(&cluster.client))).await;
     let mut daemon = cluster.start_for(&vcenter, &[]).await;
-    cluster.wait_until_initialised(0..NODES, &daemon).await;
+    cluster.wait_until_initialized(0..NODES, &daemon).await;
     let counts = vcenter.counts().await;
     println!("{NODES} nodes in both byte orders joined with {} calls: {:?}", counts.total, counts.operations);
     assert!(counts.total as usize <= 2 * NODES + 40, "{counts:?}");

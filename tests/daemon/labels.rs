@@ -26,7 +26,7 @@ async fn zone_and_instance_type_follow_by_event_where_they_are_to() {
     // The default periods are far longer than the test.
     let daemon = cluster.start_for(&vcenter, &["--zone-labels=follow", "--instance-type=follow"]).await;
     cluster.register(0..2).await;
-    cluster.wait_until_initialised(0..2, &daemon).await;
+    cluster.wait_until_initialized(0..2, &daemon).await;
     let view = async |number: usize| NodeView::of(&cluster.nodes().await[&cluster.name(number)]);
     let other = cluster.nodes().await.remove(&cluster.name(1)).unwrap();
 
@@ -61,7 +61,7 @@ async fn labels_that_do_not_follow_stay_and_it_is_told_once() {
     let vcenter = Vcenter::start(&cluster.scenario(0..1)).await;
     let daemon = cluster.start_for(&vcenter, &["--node-status-update-frequency=1s"]).await;
     cluster.register(0..1).await;
-    cluster.wait_until_initialised(0..1, &daemon).await;
+    cluster.wait_until_initialized(0..1, &daemon).await;
     let name = cluster.name(0);
     let before = NodeView::of(&cluster.nodes().await[&name]);
     vcenter.change_vm(&uuid(0), &Vm::change().host("host-2").size(8, 16_384)).await;
@@ -121,7 +121,7 @@ async fn labels_of_places_follow_by_event_and_no_other_label_does() {
     let flags = ["--topology-labels=esxi-host,cluster,datacenter", "--topology-label-prefix=place.example.com/"];
     let daemon = cluster.start_for(&vcenter, &flags).await;
     cluster.register(0..2).await;
-    cluster.wait_until_initialised(0..2, &daemon).await;
+    cluster.wait_until_initialized(0..2, &daemon).await;
     let places = async |number: usize| {
         let view = NodeView::of(&cluster.nodes().await[&cluster.name(number)]);
         ["esxi-host", "cluster", "datacenter"].map(|place| view.label(&format!("place.example.com/{place}")).to_owned())

@@ -39,7 +39,7 @@ async fn a_quiet_cluster_logs_nothing() {
         "--tag-poll-interval=1s",
     ];
     let daemon = cluster.start_for(&vcenter, &often).await;
-    cluster.wait_until_initialised(0..3, &daemon).await;
+    cluster.wait_until_initialized(0..3, &daemon).await;
     let leases = Api::<Lease>::namespaced(cluster.client.clone(), "kube-system");
     renewed(&leases, cluster.pool(), 3, &daemon).await;
     let before = daemon.output().lines();
@@ -86,7 +86,7 @@ async fn every_line_is_one_that_parsers_of_klog_know() {
     cluster.register(0..2).await;
 
     let mut daemon = cluster.start_for(&vcenter, &["-v=10"]).await;
-    cluster.wait_until_initialised(0..2, &daemon).await;
+    cluster.wait_until_initialized(0..2, &daemon).await;
     assert_eq!(daemon.stop(LIMIT).await.code(), Some(0));
     let lines = daemon.output().lines();
     let odd: Vec<_> = lines.iter().filter(|line| !is_text(line)).collect();

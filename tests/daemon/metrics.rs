@@ -69,7 +69,7 @@ fn texts(value: &Value) -> BTreeSet<String> {
     items.map(|text| text.as_str().unwrap().to_owned()).collect()
 }
 
-/// Returns lines that exist when three nodes are initialised.
+/// Returns lines that exist when three nodes are initialized.
 fn counted(cluster: &Cluster) -> Vec<String> {
     let lines = [
         "running_managed_controllers{manager=\"cloud-controller-manager\",name=\"cloud-node\"} 1",
@@ -92,7 +92,7 @@ async fn everything_exposed_is_well_formed_documented_and_as_in_the_go_program()
     let lease = format!("--leader-elect-resource-name={}", cluster.pool());
     let mut daemon = cluster.start_for(&vcenter, &[&admin.flag(), "--leader-elect=true", &lease]).await;
     cluster.register(0..3).await;
-    cluster.wait_until_initialised(0..3, &daemon).await;
+    cluster.wait_until_initialized(0..3, &daemon).await;
     let token = token(&cluster).await;
     // A metric may change shortly after the event.
     let text = eventually("everything is counted", LIMIT, async || {

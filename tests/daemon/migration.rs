@@ -62,7 +62,7 @@ async fn each_controller_works_under_its_own_lease_and_a_second_process_follows_
     first.wait_for_line(&format!("cloud-node-controller works under the lease {second}"), LIMIT).await;
     first.wait_for_line("service-controller is no controller's name", LIMIT).await;
     cluster.register(0..1).await;
-    cluster.wait_until_initialised(0..1, &first).await;
+    cluster.wait_until_initialized(0..1, &first).await;
 
     // Without the second Lease the node controller pauses, although this process leads.
     take(&cluster, &second).await;
@@ -82,14 +82,14 @@ async fn each_controller_works_under_its_own_lease_and_a_second_process_follows_
     // The other program releases the Lease. A second process gets neither Lease.
     give_up(&cluster, &second).await;
     wait_for_holder(&cluster, &second, |holder| holder == identity, &first).await;
-    cluster.wait_until_initialised(0..2, &first).await;
+    cluster.wait_until_initialized(0..2, &first).await;
     let mut other = cluster.start_for(&vcenter, &flags).await;
     other.wait_for_line("standing by", LIMIT).await;
     assert_eq!(first.stop(LIMIT).await.code(), Some(0));
     let follower = wait_for_holder(&cluster, &main, |holder| !holder.is_empty() && holder != identity, &other).await;
     wait_for_holder(&cluster, &second, |holder| holder == follower, &other).await;
     cluster.register(2..3).await;
-    cluster.wait_until_initialised(0..3, &other).await;
+    cluster.wait_until_initialized(0..3, &other).await;
     assert_eq!(other.stop(LIMIT).await.code(), Some(0));
     assert_eq!((cluster.holder(&main).await, cluster.holder(&second).await), (String::new(), String::new()));
 }
@@ -138,7 +138,7 @@ async fn controllers_write_as_their_own_service_account_and_never_as_the_process
     assert!(cluster.views().await[&cluster.name(0)].uninitialized);
 
     grant(&cluster, "test-tokens", process, &[rule("", &["serviceaccounts/token"], &["create"])]).await;
-    cluster.wait_until_initialised(0..1, &daemon).await;
+    cluster.wait_until_initialized(0..1, &daemon).await;
     assert!(accounts.get_opt("node-controller").await.unwrap().is_some(), "made by the daemon");
     let lines = daemon.output().lines();
     assert_eq!(lines.iter().filter(|line| line.contains(told)).count(), 3, "told once for each account");

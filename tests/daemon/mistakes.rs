@@ -33,7 +33,7 @@ async fn a_wrong_password_a_wrong_thumbprint_and_a_refused_connection_are_each_t
     let mut daemon = cluster.start(&Cluster::zoned(&sections), &["-v=0"]);
     daemon.wait_for_line(ANSWERS, LIMIT).await;
     cluster.register(0..2).await;
-    cluster.wait_until_initialised(0..2, &daemon).await;
+    cluster.wait_until_initialized(0..2, &daemon).await;
     until_passed(started, WATCHED).await;
 
     let told = only_line(&daemon, password.port());

@@ -261,7 +261,7 @@ async fn routes_follow_the_nodes_and_only_the_leader_has_a_session() {
     for number in 0..3 {
         site.join(number, &[]).await;
     }
-    site.cluster.wait_until_initialised(0..3, &first).await;
+    site.cluster.wait_until_initialized(0..3, &first).await;
     let others = foreign();
     let expected = |own: &[(String, String)]| [own, &others[..]].concat();
     site.wait_for_routes(&expected(&[route(0), route(1), route(2)]), &first).await;
@@ -318,7 +318,7 @@ async fn a_start_on_routes_of_the_go_program_writes_nothing_to_nsx_and_to_nodes(
     for number in 0..2 {
         site.join(number, &[]).await;
     }
-    site.cluster.wait_until_initialised(0..2, &without_nsx).await;
+    site.cluster.wait_until_initialized(0..2, &without_nsx).await;
     assert_eq!(without_nsx.stop(LIMIT).await.code(), Some(0), "{}", without_nsx.output().tail(40));
     for number in 0..2 {
         site.leave_route_of_go(number).await;
@@ -384,7 +384,7 @@ async fn an_error_in_the_section_of_routes_at_the_start_changes_no_condition_and
     daemon.wait_for_line("routes is turned off", LIMIT).await;
     daemon.wait_for_line("became leader", LIMIT).await;
     site.join(1, &[]).await;
-    site.cluster.wait_until_initialised(0..2, &daemon).await;
+    site.cluster.wait_until_initialized(0..2, &daemon).await;
     let (_, text) = admin.get("/metrics", Some(&token), &mut daemon).await;
     let gauge = "vsphere_ccm_config_part_refused{part=\"routes\"} 1";
     assert!(text.contains(gauge), "{gauge} is missing in {text}");
@@ -414,7 +414,7 @@ async fn a_reload_that_adds_routes_is_refused_without_networks_of_the_pods() {
     let refused = daemon.wait_for_line("is invalid, and the previous one stays in effect", LIMIT).await;
     assert!(refused.contains("routes") && refused.contains("--cluster-cidr"), "{refused}");
     site.join(0, &[]).await;
-    site.cluster.wait_until_initialised(0..1, &daemon).await;
+    site.cluster.wait_until_initialized(0..1, &daemon).await;
     assert_eq!(site.condition(0).await, None);
     assert_eq!(site.routes(), BTreeMap::new());
     assert_eq!(daemon.stop(LIMIT).await.code(), Some(0));
@@ -429,7 +429,7 @@ async fn routes_come_and_go_with_the_sections_of_the_file() {
     site.join(0, &[]).await;
     // No Node has an address of the second family.
     site.join(1, &["fd00:244::/64"]).await;
-    site.cluster.wait_until_initialised(0..2, &daemon).await;
+    site.cluster.wait_until_initialized(0..2, &daemon).await;
     let (nsx, routes) = (site.with_nsx(USERS[0]), [route(0), route(1)]);
 
     replace_file(&path, &format!("{nsx}{ROUTE_SECTION}"));

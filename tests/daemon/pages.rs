@@ -124,8 +124,8 @@ impl Reader {
     }
 
     /// Waits until the nodes have their provider IDs and no taint.
-    async fn until_initialised(&self, daemon: &Daemon) {
-        eventually("the nodes are initialised", LIMIT, async || {
+    async fn until_initialized(&self, daemon: &Daemon) {
+        eventually("the nodes are initialized", LIMIT, async || {
             let views = self.cluster.views().await;
             let is_done = |view: &support::nodes::NodeView| !view.uninitialized && view.provider_id.is_some();
             match !views.is_empty() && views.values().all(is_done) {
@@ -187,7 +187,7 @@ async fn a_reader_prepares_vsphere_and_installs_the_manifests_in_a_new_cluster()
     assert!(printed.ends_with("daemonset.apps/vsphere-cloud-controller-manager created\n"), "{printed}");
     reader.cluster.register(0..2).await;
     let mut daemon = reader.start_pod("vsphere-cloud-controller-manager").await;
-    reader.until_initialised(&daemon).await;
+    reader.until_initialized(&daemon).await;
     let views = reader.cluster.views().await;
     for view in views.values() {
         let zone = view.label("topology.kubernetes.io/zone");
@@ -223,7 +223,7 @@ async fn a_reader_installs_the_chart_with_the_command_of_the_page() {
     reader.run("Steps with Helm", 1, "").await;
     reader.cluster.register(0..2).await;
     let mut daemon = reader.start_pod(CHART_SET).await;
-    reader.until_initialised(&daemon).await;
+    reader.until_initialized(&daemon).await;
     assert_eq!(daemon.stop(LIMIT).await.code(), Some(0));
 
     // Revision 1 replaces a release of upstream's chart, which is not available here.
@@ -292,7 +292,7 @@ async fn a_reader_replaces_upstream_and_goes_back() {
     kubectl(Some(&reader.server), &["apply", "-f", "-"], &release).await.unwrap();
     let mut daemon = reader.start_pod(SET).await;
     reader.cluster.register(0..2).await;
-    reader.until_initialised(&daemon).await;
+    reader.until_initialized(&daemon).await;
     assert_eq!(daemon.stop(LIMIT).await.code(), Some(0));
 
     reader.run("Replacing upstream", 0, "").await;
@@ -414,7 +414,7 @@ async fn a_reader_replaces_upstream_in_a_workload_cluster_of_cluster_api() {
     assert_eq!(variables, [DRY_RUN]);
     reader.cluster.register(0..2).await;
     let mut daemon = reader.start_pod(CHART_SET).await;
-    reader.until_initialised(&daemon).await;
+    reader.until_initialized(&daemon).await;
     assert_eq!(daemon.stop(LIMIT).await.code(), Some(0));
     reader.run("A workload cluster", 2, "").await;
     assert_eq!(image_and_variables(&reader, CHART_SET).await.1, Vec::<String>::new());
@@ -444,7 +444,7 @@ async fn a_reader_adopts_nodes_without_provider_id_and_taint() {
     reader.run("Nodes without provider ID", 1, "").await;
     assert_eq!(image_and_variables(&reader, SET).await.1, ["CCM_ADOPT_UNTAINTED_NODES=true"]);
     let mut daemon = reader.start_pod(SET).await;
-    reader.until_initialised(&daemon).await;
+    reader.until_initialized(&daemon).await;
     let left = reader.run("Nodes without provider ID", 0, "").await;
     assert_eq!(left.lines().count(), 1, "the heading alone: {left}");
     assert_eq!(daemon.stop(LIMIT).await.code(), Some(0));
@@ -480,7 +480,7 @@ async fn a_reader_runs_the_program_on_a_workstation() {
     let mut daemon = Daemon::start_with(crate::cluster::BINARY, flags.chain(own), &variables);
     daemon.wait_for_line(ANSWERS, LIMIT).await;
     cluster.register(0..1).await;
-    cluster.wait_until_initialised(0..1, &daemon).await;
+    cluster.wait_until_initialized(0..1, &daemon).await;
     assert_eq!(daemon.stop(LIMIT).await.code(), Some(0));
     assert_eq!(blocks_of(WORKSTATION), [("Install", 1)]);
 }

@@ -26,7 +26,7 @@ async fn vcenter_is_reached_through_the_proxy_of_the_environment_and_the_api_ser
     let mut daemon = cluster.start_in(&[("HTTPS_PROXY", &url)], &config, &[&admin.flag()]);
     until_it_answers(&daemon, "vcenter.test:443").await;
     cluster.register(0..2).await;
-    cluster.wait_until_initialised(0..2, &daemon).await;
+    cluster.wait_until_initialized(0..2, &daemon).await;
     let asked = proxy.asked();
     assert!(!asked.is_empty() && asked.iter().all(|line| line == "CONNECT vcenter.test:443 HTTP/1.1"), "{asked:?}");
     assert!(daemon.output().find("hunter2").is_none(), "the proxy's password is in the log");

@@ -45,7 +45,7 @@ const GRACE: Duration = Duration::from_secs(2);
 const PERIOD: Duration = Duration::from_secs(2);
 /// After this time without a write the world counts as stable. It includes several reconciliations of every node.
 const QUIET: Duration = Duration::from_secs(6);
-/// Number of machines that are destroyed at the end, when all nodes are initialised. It is the minimum number of
+/// Number of machines that are destroyed at the end, when all nodes are initialized. It is the minimum number of
 /// deleted Nodes.
 const LOST: usize = 4;
 /// Limit for the daemon's recovery. After a login without an answer the daemon waits up to 200 s.
@@ -149,7 +149,7 @@ fn least(seconds: u64) -> Seen {
     let in_a_minute = |count: u64| usize::try_from(count * seconds.min(60) / 60).unwrap_or_default();
     Seen {
         writes: in_a_minute(100),
-        initialised: in_a_minute(25),
+        initialized: in_a_minute(25),
         deleted: LOST,
         proofs: LOST,
         readdressed: in_a_minute(12),
@@ -173,7 +173,7 @@ fn start(cluster: &Cluster, config: &str, flags: &[String], more: &[&str]) -> Da
     cluster.start(config, &flags.collect::<Vec<_>>())
 }
 
-/// Waits until every node with a machine is initialised, every other node is deleted, and writes have stopped.
+/// Waits until every node with a machine is initialized, every other node is deleted, and writes have stopped.
 async fn settle(world: &mut World<'_>) {
     eventually("all that happened is on the Nodes", RECOVERY, async || {
         world.judged.check();
@@ -186,7 +186,7 @@ async fn settle(world: &mut World<'_>) {
         match world.judged.last_version.elapsed() {
             quiet if quiet >= QUIET && missing == 0 && strangers.is_empty() && pending.is_empty() => Ok(()),
             quiet => Err(format!(
-                "quiet for {quiet:?}, uninitialised {pending:?}, without a machine {strangers:?}, missing {missing}"
+                "quiet for {quiet:?}, uninitialized {pending:?}, without a machine {strangers:?}, missing {missing}"
             )),
         }
     })

@@ -62,13 +62,13 @@ async fn a_changed_configuration_is_in_force_without_dropping_what_is_known() {
     let mut daemon = cluster.start_on(&path, &more);
     cluster.register(FIRST).await;
     cluster.register(SECOND).await;
-    cluster.wait_until_initialised(FIRST, &daemon).await;
+    cluster.wait_until_initialized(FIRST, &daemon).await;
 
     // A vCenter is added.
     let changed = Instant::now();
     replace_file(&path, &both);
-    cluster.wait_until_initialised(SECOND, &daemon).await;
-    println!("the nodes of an added vCenter were initialised {:?} after the file changed", changed.elapsed());
+    cluster.wait_until_initialized(SECOND, &daemon).await;
+    println!("the nodes of an added vCenter were initialized {:?} after the file changed", changed.elapsed());
     let told = daemon.wait_for_line(IN_FORCE, LIMIT).await;
     assert!(told.contains("vCenter \\\"vc-2\\\"") && told.contains("added"), "{told}");
     assert!(!told.contains(second.password()), "{told}");
@@ -210,7 +210,7 @@ async fn an_error_in_a_part_turns_off_that_part_at_the_start_and_refuses_a_reloa
     let flags = ["--leader-elect=true", &lease, &admin.flag(), "--cluster-cidr=10.244.0.0/16"];
     let mut daemon = cluster.start_on(&path, &flags);
     cluster.register(FIRST).await;
-    cluster.wait_until_initialised(FIRST, &daemon).await;
+    cluster.wait_until_initialized(FIRST, &daemon).await;
     let told = daemon.wait_for_line("routes is turned off", LIMIT).await;
     assert!(told.contains("[Route] router-path: expected /infra/tier-0s/<id>") && !told.contains("hunter2"), "{told}");
     let message = refused(&cluster).await;

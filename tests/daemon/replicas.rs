@@ -37,14 +37,14 @@ async fn one_of_two_replicas_works_and_hands_over_when_it_is_told_to_stop() {
     second.wait_for_line("standing by", LIMIT).await;
 
     cluster.register(0..3).await;
-    cluster.wait_until_initialised(0..3, &first).await;
+    cluster.wait_until_initialized(0..3, &first).await;
     // The log line comes after the write.
-    eventually("the first one says so", LIMIT, async || match first.output().count("node initialised") {
+    eventually("the first one says so", LIMIT, async || match first.output().count("node initialized") {
         3 => Ok(()),
         other => Err(format!("{other} lines")),
     })
     .await;
-    assert_eq!(second.output().count("node initialised"), 0);
+    assert_eq!(second.output().count("node initialized"), 0);
     assert_eq!(cluster.holder(cluster.pool()).await, identity);
     // The standby creates its REST session concurrently with other work.
     eventually("there is one session of each kind per replica", LIMIT, async || match vcenter.counts().await {
@@ -53,7 +53,7 @@ async fn one_of_two_replicas_works_and_hands_over_when_it_is_told_to_stop() {
     })
     .await;
 
-    // The first replica is stopped during a join. Each node must become initialised by either replica.
+    // The first replica is stopped during a join. Each node must become initialized by either replica.
     cluster.register(3..6).await;
     let told = Instant::now();
     let status = first.stop(GRACE).await;
@@ -69,12 +69,12 @@ async fn one_of_two_replicas_works_and_hands_over_when_it_is_told_to_stop() {
     .await;
     let taken_over = ended.elapsed();
     println!("the first ended {stopped:?} after SIGTERM, the second wrote its first Node {taken_over:?} later");
-    cluster.wait_until_initialised(0..9, &second).await;
+    cluster.wait_until_initialized(0..9, &second).await;
     // This is also sooner than the Lease would expire, because it was renewed only little more than 2 s before.
     assert!(taken_over < NEXT_LOOK, "the second one missed an announcement: {taken_over:?}");
     assert!(first.output().find("the lease is given up").is_some(), "{}", first.output().tail(40));
-    eventually("each node was initialised once", LIMIT, async || {
-        match first.output().count("node initialised") + second.output().count("node initialised") {
+    eventually("each node was initialized once", LIMIT, async || {
+        match first.output().count("node initialized") + second.output().count("node initialized") {
             9 => Ok(()),
             other => Err(format!("{other} lines")),
         }
@@ -120,7 +120,7 @@ async fn a_cold_standby_has_no_session_until_it_leads() {
     second.wait_for_line("standing by", LIMIT).await;
     second.wait_for_line(" started", LIMIT).await;
     cluster.register(0..1).await;
-    cluster.wait_until_initialised(0..1, &first).await;
+    cluster.wait_until_initialized(0..1, &first).await;
     let counts = vcenter.counts().await;
     assert_eq!((counts.soap_sessions, counts.rest_sessions, counts.soap_logins), (1, 1, 1), "{counts:?}");
 
@@ -128,7 +128,7 @@ async fn a_cold_standby_has_no_session_until_it_leads() {
     first.signal("STOP").await;
     let lost = Instant::now();
     cluster.register(1..2).await;
-    cluster.wait_until_initialised(1..2, &second).await;
+    cluster.wait_until_initialized(1..2, &second).await;
     println!("a cold standby worked {:?} after the leader was frozen", lost.elapsed());
     first.signal("CONT").await;
     first.wait_for_line("this process is now a standby", LIMIT).await;
@@ -142,7 +142,7 @@ async fn a_cold_standby_has_no_session_until_it_leads() {
     // The first replica leads again.
     assert_eq!(second.stop(GRACE).await.code(), Some(0));
     cluster.register(2..3).await;
-    cluster.wait_until_initialised(2..3, &first).await;
+    cluster.wait_until_initialized(2..3, &first).await;
     let counts = vcenter.counts().await;
     assert_eq!((counts.soap_sessions, counts.soap_logins), (1, 3), "one login a term: {counts:?}");
     assert_eq!(first.stop(GRACE).await.code(), Some(0));
@@ -165,11 +165,11 @@ async fn a_standby_takes_over_from_a_leader_that_was_killed() {
     let mut second = cluster.start_for(&vcenter, &times).await;
     second.wait_for_line("standing by", LIMIT).await;
     cluster.register(0..1).await;
-    cluster.wait_until_initialised(0..1, &first).await;
+    cluster.wait_until_initialized(0..1, &first).await;
     first.kill().await;
     let killed = Instant::now();
     cluster.register(1..2).await;
-    cluster.wait_until_initialised(1..2, &second).await;
+    cluster.wait_until_initialized(1..2, &second).await;
     println!("the standby worked {:?} after the leader was killed", killed.elapsed());
     assert_eq!(second.output().count("became leader"), 1);
 }
@@ -184,7 +184,7 @@ async fn a_leader_that_was_frozen_writes_nothing_once_another_leads() {
     let mut first = cluster.start_for(&vcenter, &flags).await;
     first.wait_for_line("became leader", LIMIT).await;
     cluster.register(0..1).await;
-    cluster.wait_until_initialised(0..1, &first).await;
+    cluster.wait_until_initialized(0..1, &first).await;
     let mut second = cluster.start_for(&vcenter, &flags).await;
     second.wait_for_line("standing by", LIMIT).await;
     first.signal("STOP").await;
@@ -192,7 +192,7 @@ async fn a_leader_that_was_frozen_writes_nothing_once_another_leads() {
     // The frozen leader receives these changes when it resumes. It still acts as the leader then.
     cluster.register(1..2).await;
     vcenter.set_ip(&cluster.name(0), "10.9.9.9").await;
-    cluster.wait_until_initialised(1..2, &second).await;
+    cluster.wait_until_initialized(1..2, &second).await;
     first.signal("CONT").await;
     first.wait_for_line("this process is now a standby", LIMIT).await;
     first.wait_for_line("stopped leading", LIMIT).await;
@@ -204,7 +204,7 @@ async fn a_leader_that_was_frozen_writes_nothing_once_another_leads() {
         }
     })
     .await;
-    assert_eq!((first.output().count("node initialised"), first.output().count("node updated")), (1, 0));
+    assert_eq!((first.output().count("node initialized"), first.output().count("node updated")), (1, 0));
     assert!(
         cluster.holder(cluster.pool()).await.len() > 1
             && second.output().find(&cluster.holder(cluster.pool()).await).is_some()

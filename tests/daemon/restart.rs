@@ -44,7 +44,7 @@ async fn all_end_in_the_same_nodes(moments: &[Moment]) {
     let config = Cluster::zoned(&[vcenter.ini_section("vc-1", "dc-1")]);
     cluster.register(0..NODES).await;
     let mut undisturbed = cluster.start(&config, &[]);
-    cluster.wait_until_initialised(0..NODES, &undisturbed).await;
+    cluster.wait_until_initialized(0..NODES, &undisturbed).await;
     let expected = results(&cluster).await;
     undisturbed.kill().await;
 
@@ -55,7 +55,7 @@ async fn all_end_in_the_same_nodes(moments: &[Moment]) {
             _ => account(&vcenter).await,
         };
         let daemon = cluster.start(&config, &[]);
-        cluster.wait_until_initialised(0..NODES, &daemon).await;
+        cluster.wait_until_initialized(0..NODES, &daemon).await;
         println!("killed at {moment:?}, after {writes} writes");
         assert_eq!(results(&cluster).await, expected, "killed at {moment:?}, after {writes} writes");
     }
@@ -70,13 +70,13 @@ async fn an_api_server_that_goes_away_is_waited_for_and_does_not_end_the_process
         ["--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=500ms"];
     let mut daemon = cluster.start_for(&vcenter, &[&["--leader-elect=true"], &times[..]].concat()).await;
     cluster.register(0..1).await;
-    cluster.wait_until_initialised(0..1, &daemon).await;
+    cluster.wait_until_initialized(0..1, &daemon).await;
     server.kill().await;
     daemon.wait_for_line("the Lease could not be renewed in time; this process is now a standby", LIMIT).await;
     vcenter.set_ip(&cluster.name(0), "10.9.9.9").await;
     server.restart().await;
     cluster.register(1..2).await;
-    cluster.wait_until_initialised(1..2, &daemon).await;
+    cluster.wait_until_initialized(1..2, &daemon).await;
     eventually("what changed meanwhile is on the Node", LIMIT, async || {
         let view = &cluster.views().await[&cluster.name(0)];
         if view.addresses[1] == "InternalIP=10.9.9.9" { Ok(()) } else { Err(format!("{view:?}")) }

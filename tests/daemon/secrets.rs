@@ -40,7 +40,7 @@ async fn no_secret_is_in_the_log_at_the_highest_level() {
     daemon.wait_for_line(ANSWERS, LIMIT).await;
     daemon.wait_for_line("rejected the login", LIMIT).await;
     cluster.register(0..3).await;
-    cluster.wait_until_initialised(0..3, &daemon).await;
+    cluster.wait_until_initialized(0..3, &daemon).await;
 
     // The daemon renews a session that ended, and logs a rejected REST login.
     right.reset_counts().await;
@@ -114,7 +114,7 @@ async fn no_secret_is_in_the_log_at_the_highest_level() {
 }
 
 #[test]
-fn a_password_is_recognised_in_whatever_form_it_is_sent() {
+fn a_password_is_recognized_in_whatever_form_it_is_sent() {
     let encoded = |text: String| STANDARD.encode(text);
     for (case, line) in [
         ("plain", format!("password={PASSWORD}")),

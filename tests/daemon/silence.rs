@@ -25,7 +25,7 @@ struct World {
 
 impl World {
     /// Starts a daemon, which reaches the API server only through the proxy, and waits until it leads and has
-    /// initialised node 0.
+    /// initialized node 0.
     async fn start() -> Self {
         let server = ApiServer::shared().await;
         let cluster = Cluster::new().await;
@@ -37,7 +37,7 @@ impl World {
         let mut daemon = cluster.start(&Cluster::zoned(&[vcenter.ini_section("vc-1", "dc-1")]), &flags);
         daemon.wait_for_line(ANSWERS, LIMIT).await;
         cluster.register(0..1).await;
-        cluster.wait_until_initialised(0..1, &daemon).await;
+        cluster.wait_until_initialized(0..1, &daemon).await;
         Self { cluster, proxy, daemon, _vcenter: vcenter }
     }
 
@@ -75,7 +75,7 @@ async fn a_leader_whose_connections_are_forgotten_keeps_its_lease_and_hears_of_a
         after => Err(format!("{after:?}\n{}", world.daemon.output().tail(20))),
     })
     .await;
-    world.cluster.wait_until_initialised(1..2, &world.daemon).await;
+    world.cluster.wait_until_initialized(1..2, &world.daemon).await;
     assert_eq!(world.cluster.holder(world.cluster.pool()).await, holder);
     assert_eq!(world.terms(), 1, "{}", world.daemon.output().tail(40));
     assert_eq!(world.daemon.stop(LIMIT).await.code(), Some(0));
@@ -97,6 +97,6 @@ async fn a_leader_that_hears_nothing_over_new_connections_either_stands_by_and_l
         terms => Err(format!("{terms} terms\n{}", world.daemon.output().tail(20))),
     })
     .await;
-    world.cluster.wait_until_initialised(1..2, &world.daemon).await;
+    world.cluster.wait_until_initialized(1..2, &world.daemon).await;
     assert_eq!(world.daemon.stop(LIMIT).await.code(), Some(0));
 }

@@ -31,7 +31,7 @@ async fn a_vcenter_that_is_down_at_the_start_is_waited_for() {
     let views = cluster.views().await;
     assert!(views.values().all(|view| view.uninitialized && view.provider_id.is_none()), "{views:?}");
     vcenter.resume_listening().await;
-    cluster.wait_until_initialised(0..2, &daemon).await;
+    cluster.wait_until_initialized(0..2, &daemon).await;
 }
 
 #[tokio::test]
@@ -41,7 +41,7 @@ async fn metrics_need_a_token_that_the_api_server_knows() {
     let admin = Admin::new();
     let mut daemon = cluster.start_for(&vcenter, &[&admin.flag()]).await;
     cluster.register(0..1).await;
-    cluster.wait_until_initialised(0..1, &daemon).await;
+    cluster.wait_until_initialized(0..1, &daemon).await;
     let token = token(&cluster).await;
     for (who, token, expected) in [
         ("nobody", None, 403),
@@ -53,9 +53,9 @@ async fn metrics_need_a_token_that_the_api_server_knows() {
         assert_eq!(status, expected, "{who}: {text}");
         assert_eq!(text.contains("vsphere_ccm_"), expected == 200, "{who}: {text}");
     }
-    let initialised = "node_controller_initial_node_sync_delay_seconds_count";
+    let initialized = "node_controller_initial_node_sync_delay_seconds_count";
     // A metric may change shortly after the event.
-    eventually("the node is counted", LIMIT, async || match admin.sum(initialised, &token, &mut daemon).await {
+    eventually("the node is counted", LIMIT, async || match admin.sum(initialized, &token, &mut daemon).await {
         1.0 => Ok(()),
         other => Err(other),
     })

@@ -49,7 +49,7 @@ async fn a_vcenter_that_begins_to_hang_delays_no_node_of_another() {
     let joined = Instant::now();
     cluster.register(FIRST).await;
     cluster.register(SECOND).await;
-    cluster.wait_until_initialised(FIRST, &daemon).await;
+    cluster.wait_until_initialized(FIRST, &daemon).await;
     let took = joined.elapsed();
     println!("{} nodes took {took:?} beside a vCenter that begins to hang", FIRST.len());
     assert!(took < CALL_LIMIT, "as long as a node takes that waits for the other one: {took:?}");
@@ -58,8 +58,8 @@ async fn a_vcenter_that_begins_to_hang_delays_no_node_of_another() {
     assert!(told.contains(&format!("127.0.0.1:{}", second.port())), "{told}");
     second.clear_rules().await;
     let back = Instant::now();
-    cluster.wait_until_initialised(SECOND, &daemon).await;
-    println!("its own nodes are initialised {:?} after it is back", back.elapsed());
+    cluster.wait_until_initialized(SECOND, &daemon).await;
+    println!("its own nodes are initialized {:?} after it is back", back.elapsed());
 }
 
 async fn one_silent(silence: Silence) {
@@ -102,8 +102,8 @@ async fn one_silent(silence: Silence) {
         Silence::Hanging => second.clear_rules().await,
     }
     let back = Instant::now();
-    cluster.wait_until_initialised(SECOND, &daemon).await;
-    println!("its own nodes are initialised {:?} after it is back", back.elapsed());
+    cluster.wait_until_initialized(SECOND, &daemon).await;
+    println!("its own nodes are initialized {:?} after it is back", back.elapsed());
     let told = daemon.wait_for_line("no virtual machine with BIOS UUID", LIMIT).await;
     for part in [&cluster.name(NOWHERE), &uuid(NOWHERE), &swapped(&uuid(NOWHERE)), &silent] {
         assert!(told.contains(part.as_str()), "{part} is missing in {told}");
@@ -111,12 +111,12 @@ async fn one_silent(silence: Silence) {
     assert!(NodeView::of(&cluster.nodes().await[&cluster.name(NOWHERE)]).uninitialized);
 }
 
-/// Registers the nodes of the first vCenter and starts a daemon. Returns the time until they are initialised.
+/// Registers the nodes of the first vCenter and starts a daemon. Returns the time until they are initialized.
 async fn join(cluster: &Cluster, config: &str) -> (Daemon, Duration) {
     cluster.register(FIRST).await;
     let started = Instant::now();
     let daemon = cluster.start(config, &[]);
-    cluster.wait_until_initialised(FIRST, &daemon).await;
+    cluster.wait_until_initialized(FIRST, &daemon).await;
     (daemon, started.elapsed())
 }
 

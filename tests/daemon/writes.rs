@@ -35,7 +35,7 @@ async fn a_join_takes_two_writes_and_a_quiet_time_none_but_the_leases() {
     until_leadership_is_told(&cluster.client).await;
     let before = writes(&cluster.client).await;
     cluster.register(0..NODES).await;
-    cluster.wait_until_initialised(0..NODES, &daemon).await;
+    cluster.wait_until_initialized(0..NODES, &daemon).await;
     eventually("every node's Event is written", LIMIT, async || {
         let written = difference(&before, &writes(&cluster.client).await);
         if of_events(&written) >= NODES as u64 { Ok(()) } else { Err(format!("{written:?}")) }

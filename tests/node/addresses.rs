@@ -21,8 +21,8 @@ const ELSEWHERE: &str = "203.0.113.9";
 
 const WORKER: &str = "worker-1";
 
-/// Type of the condition for the product's initialisation of the Node.
-const INITIALISED: &str = "VSphereInitialized";
+/// Type of the condition for the product's initialization of the Node.
+const INITIALIZED: &str = "VSphereInitialized";
 
 #[test]
 fn a_node_has_the_addresses_of_its_vm_and_of_its_kubelets_node_ip() {
@@ -60,7 +60,7 @@ async fn a_vm_is_found_by_its_uuid_and_the_kubelet_keeps_what_is_written(nodes: 
     println!("found by its UUID: {:?}", addresses(&node));
 }
 
-/// The product also applies `--node-ip` to an initialised Node.
+/// The product also applies `--node-ip` to an initialized Node.
 async fn the_node_ip_of_the_kubelet_is_followed(nodes: &mut TwoNodes) {
     let both = format!("{ADDRESS},{SECOND_V6}");
     for (node_ip, expected) in [
@@ -83,9 +83,9 @@ async fn the_node_ip_of_the_kubelet_is_followed(nodes: &mut TwoNodes) {
 async fn a_node_ip_that_the_vm_lacks_is_waited_for(nodes: &mut TwoNodes) {
     delete(nodes, WORKER).await;
     nodes.start_kubelet(WORKER, &[&format!("--node-ip={UNREPORTED}")]);
-    let is_held = |node: &Value| condition(node, INITIALISED)["status"] == "False";
+    let is_held = |node: &Value| condition(node, INITIALIZED)["status"] == "False";
     let held = nodes.until("says why it waits", WORKER, is_held).await;
-    let (reason, held_by) = ("ProvidedNodeIPNotOnVM", condition(&held, INITIALISED));
+    let (reason, held_by) = ("ProvidedNodeIPNotOnVM", condition(&held, INITIALIZED));
     println!("{held_by}");
     let message = nodes.event(WORKER, reason).await;
     assert_eq!((&held_by["reason"], &held_by["message"]), (&json!(reason), &json!(message)));
@@ -94,8 +94,8 @@ async fn a_node_ip_that_the_vm_lacks_is_waited_for(nodes: &mut TwoNodes) {
     assert_eq!(addresses(&held), own, "what the kubelet wrote");
     set_nics(nodes, &[SECOND, SECOND_V6, UNREPORTED]).await;
     let node = nodes.until_addresses_are(WORKER, &of(UNREPORTED, UNREPORTED)).await;
-    let done = |node: &Value| condition(node, INITIALISED)["status"] == "True";
-    nodes.until("says that it is initialised", WORKER, done).await;
+    let done = |node: &Value| condition(node, INITIALIZED)["status"] == "True";
+    nodes.until("says that it is initialized", WORKER, done).await;
     println!("reported: {:?}", addresses(&node));
 }
 

@@ -41,7 +41,7 @@ fn configuration_credentials_and_token_are_used_without_a_restart_when_the_kubel
             "volumes": [{ "name": "credentials", "secret": { "secretName": "vsphere-cloud-secret" } }],
         });
         let pod = install_patched(&cluster, &mounted).await;
-        cluster.wait_until_initialised().await;
+        cluster.wait_until_initialized().await;
         pod.wait_for_line("became leader").await;
         let start = cluster.server.audit().len();
 
@@ -204,7 +204,7 @@ mod nightly {
         sandbox::run(TEST_LIMIT + TOKEN_LIFETIME + LEEWAY, async |sandbox| {
             let cluster = Cluster::start(sandbox).await;
             let pod = install_patched(&cluster, &short_lived_token()).await;
-            cluster.wait_until_initialised().await;
+            cluster.wait_until_initialized().await;
             pod.wait_for_line("became leader").await;
             let start = cluster.server.audit().len();
             let begin = Instant::now();

@@ -211,14 +211,14 @@ impl Cluster {
         folder
     }
 
-    /// Waits until the Node has lost the taint of uninitialised nodes.
-    pub async fn wait_until_initialised(&self) -> Value {
-        self.wait_until_node_is_initialised(NODE).await
+    /// Waits until the Node has lost the taint of uninitialized nodes.
+    pub async fn wait_until_initialized(&self) -> Value {
+        self.wait_until_node_is_initialized(NODE).await
     }
 
-    /// As [`Cluster::wait_until_initialised`], for another Node.
-    pub async fn wait_until_node_is_initialised(&self, name: &str) -> Value {
-        eventually(&format!("{name} is initialised"), LIMIT, async || {
+    /// As [`Cluster::wait_until_initialized`], for another Node.
+    pub async fn wait_until_node_is_initialized(&self, name: &str) -> Value {
+        eventually(&format!("{name} is initialized"), LIMIT, async || {
             let node = self.get(&["node", name]);
             let taints = node["spec"]["taints"].to_string();
             match node["spec"]["providerID"].is_string() && !taints.contains("uninitialized") {

@@ -28,8 +28,8 @@ fn while_vcenter_is_away_the_first_pod_is_ready_and_its_log_is_on_its_node() {
         without_addresses(&cluster, &pod).await;
 
         cluster.vcenter.resume_listening().await;
-        cluster.wait_until_initialised().await;
-        let initialised = Instant::now();
+        cluster.wait_until_initialized().await;
+        let initialized = Instant::now();
         with_addresses(&cluster, &pod);
 
         cluster.vcenter.stop_listening().await;
@@ -41,7 +41,7 @@ fn while_vcenter_is_away_the_first_pod_is_ready_and_its_log_is_on_its_node() {
             if checks.contains("[+]vcenter vcenter.example.com:443 ok") { Ok(()) } else { Err(checks) }
         })
         .await;
-        println!("the proxy of the pod works {:?} after the first address", initialised.elapsed());
+        println!("the proxy of the pod works {:?} after the first address", initialized.elapsed());
     });
 }
 

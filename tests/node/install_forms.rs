@@ -1,4 +1,4 @@
-//! Each form of the manifests, applied as described on its page, on an uninitialised node: tainted, not ready, and
+//! Each form of the manifests, applied as described on its page, on an uninitialized node: tainted, not ready, and
 //! without a pod network.
 
 mod chart;
@@ -23,14 +23,14 @@ const TOOLS: [(&str, Component); 3] =
 /// The kubectl plugin, in the copy of the manifests.
 const PLUGIN: &str = "manifests/plugin/kubectl-vsphere_ccm";
 
-/// Waits until the product has initialised the Node: the pod is ready, and only the taints of other programs remain.
+/// Waits until the product has initialized the Node: the pod is ready, and only the taints of other programs remain.
 /// Returns the pod.
-pub async fn assert_initialised_without_a_network(cluster: &Cluster, form: &str, marks: &ControlPlaneMarks) -> Value {
+pub async fn assert_initialized_without_a_network(cluster: &Cluster, form: &str, marks: &ControlPlaneMarks) -> Value {
     let begin = Instant::now();
-    let node = cluster.wait_until_initialised().await;
-    let initialised = begin.elapsed();
+    let node = cluster.wait_until_initialized().await;
+    let initialized = begin.elapsed();
     let pod = cluster.wait_until_ready().await;
-    println!("{form}: the Node is initialised after {initialised:.1?}, the pod ready after {:.1?}", begin.elapsed());
+    println!("{form}: the Node is initialized after {initialized:.1?}, the pod ready after {:.1?}", begin.elapsed());
     let uuid = support::real_node::system_uuid();
     assert_eq!(node["spec"]["providerID"], format!("vsphere://{uuid}"));
     let mut expected: Vec<String> = marks.taints.iter().map(|[key, _, effect]| format!("{key}:{effect}")).collect();

@@ -64,7 +64,7 @@ fn what_is_not_run_is_on_the_page() {
 }
 
 #[test]
-fn a_reader_of_the_page_for_installing_gets_a_cluster_with_initialised_nodes() {
+fn a_reader_of_the_page_for_installing_gets_a_cluster_with_initialized_nodes() {
     sandbox::run(TEST_LIMIT, async |sandbox| {
         // kubeadm names a node after its host. The leader's identity also begins with the host's name.
         fs::write("/proc/sys/kernel/hostname", NODE).unwrap();

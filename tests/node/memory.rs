@@ -126,7 +126,7 @@ async fn install(cluster: &Cluster, client: &Client) -> FakeNsx {
                 - {op: add, path: /spec/template/spec/containers/0/args/-, value: --cluster-name=site}\n";
     let overlay = cluster.kustomization("with-nsx", "overlays/kubeadm", &["nsx"], flag);
     cluster.kubectl(&["apply", "--kustomize", overlay.to_str().unwrap()]);
-    cluster.wait_until_initialised().await;
+    cluster.wait_until_initialized().await;
     nsx
 }
 
@@ -139,14 +139,14 @@ struct MeasuredCluster {
 }
 
 impl MeasuredCluster {
-    /// Registers this many Nodes at once, and waits until all are initialised.
+    /// Registers this many Nodes at once, and waits until all are initialized.
     async fn join(&self, prefix: &str, count: usize) {
         let began = Instant::now();
         let names: Vec<String> = (0..count).map(|number| format!("{prefix}-{number}")).collect();
         for_each(count, async |number| self.create_node(&names[number], Vec::new()).await).await;
         let nodes = Api::<Node>::all(self.client.clone());
         for name in &names {
-            eventually("the Node is initialised", MANY_LIMIT, async || {
+            eventually("the Node is initialized", MANY_LIMIT, async || {
                 let view = NodeView::of(&nodes.get(name).await.unwrap());
                 if view.uninitialized { Err(format!("{view:?}\n{}", self.state())) } else { Ok(()) }
             })

@@ -12,7 +12,7 @@ use support::real_node::KubeletSettings;
 use support::sandbox;
 
 use crate::cluster::{Cluster, LIMIT, NODE, TEST_LIMIT, eventually};
-use crate::install_forms::{assert_initialised_without_a_network, delete, shell};
+use crate::install_forms::{assert_initialized_without_a_network, delete, shell};
 use crate::nodes::{ControlPlaneMarks, KUBEADM, MASTER, RKE2, condition, label, register, restart_kubelet, taints};
 use crate::pod::{name, restarts};
 
@@ -44,7 +44,7 @@ fn a_pod_of_the_daemon_set_is_placed_on_its_node_whatever_taints_come() {
         shell(&cluster, "kubectl apply -k manifests/base");
         wait_until_no_pod_is_wanted(&cluster).await;
         label(&cluster, &MASTER);
-        let first = assert_initialised_without_a_network(&cluster, "base", &MASTER).await;
+        let first = assert_initialized_without_a_network(&cluster, "base", &MASTER).await;
 
         add_pressure_taints(&mut cluster, &MASTER).await;
         cluster.kubectl(&["cordon", NODE]);
@@ -74,7 +74,7 @@ fn a_pod_of_the_deployment_is_placed_on_the_control_plane_whatever_taints_come()
         shell(&cluster, "kubectl apply -k manifests/deployment");
         wait_for_waiting_pods(&cluster, 2, "2 node(s) didn't match Pod's node affinity/selector").await;
         label(&cluster, &KUBEADM);
-        let first = assert_initialised_without_a_network(&cluster, "Deployment", &KUBEADM).await;
+        let first = assert_initialized_without_a_network(&cluster, "Deployment", &KUBEADM).await;
         // There is no second node for the other replica.
         wait_for_waiting_pods(&cluster, 1, "1 node(s) didn't match Pod's node affinity/selector").await;
 
@@ -97,7 +97,7 @@ fn a_pod_of_the_deployment_is_placed_on_the_control_plane_whatever_taints_come()
         label(&cluster, &RKE2);
         cluster.kustomization("my-ccm", "overlays/rke2", &["deployment"], "");
         shell(&cluster, "kubectl apply -k my-ccm");
-        assert_initialised_without_a_network(&cluster, "Deployment on RKE2", &RKE2).await;
+        assert_initialized_without_a_network(&cluster, "Deployment on RKE2", &RKE2).await;
     });
 }
 
@@ -150,7 +150,7 @@ mod nightly {
             run_worker(&cluster).await;
             cluster.start_kubelet(&KubeletSettings::default()).await;
             shell(&cluster, "kubectl apply -k manifests/deployment");
-            let first = assert_initialised_without_a_network(&cluster, "Deployment", &KUBEADM).await;
+            let first = assert_initialized_without_a_network(&cluster, "Deployment", &KUBEADM).await;
             let uid = &first["metadata"]["uid"];
             eventually("the pod is evicted", 4 * LIMIT, async || {
                 let is_there = cluster.pods().iter().any(|pod| pod["metadata"]["uid"] == *uid);

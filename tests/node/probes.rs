@@ -23,9 +23,9 @@ fn a_process_that_hangs_is_restarted_within_the_times_of_the_manifest() {
         let node_ip = KubeletSettings { flags: vec![format!("--node-ip={NODE_ADDRESS}")], ..Default::default() };
         cluster.start_kubelet(&node_ip).await;
         let pod = install_kubeadm(&cluster).await;
-        the_log_is_read_before_the_node_is_initialised(&cluster, &pod);
+        the_log_is_read_before_the_node_is_initialized(&cluster, &pod);
         cluster.vcenter.resume_listening().await;
-        cluster.wait_until_initialised().await;
+        cluster.wait_until_initialized().await;
         pod.wait_for_line("became leader").await;
 
         let times = Times::of(&pod.object);
@@ -54,7 +54,7 @@ fn a_process_that_hangs_is_restarted_within_the_times_of_the_manifest() {
 }
 
 /// With `--node-ip` the kubelet writes an address before the cloud provider does.
-fn the_log_is_read_before_the_node_is_initialised(cluster: &Cluster, pod: &Pod) {
+fn the_log_is_read_before_the_node_is_initialized(cluster: &Cluster, pod: &Pod) {
     let node = cluster.get(&["node", NODE]);
     assert!(node["spec"]["taints"].to_string().contains("uninitialized"), "{}", node["spec"]);
     let log = cluster.kubectl(&["-n", "kube-system", "logs", &pod.name]);

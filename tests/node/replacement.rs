@@ -21,7 +21,7 @@ fn a_replaced_pod_gives_up_the_lease_and_the_next_one_goes_on() {
     sandbox::run(TEST_LIMIT, async |sandbox| {
         let cluster = Cluster::start(sandbox).await;
         install_kubeadm(&cluster).await;
-        cluster.wait_until_initialised().await;
+        cluster.wait_until_initialized().await;
         cluster.containerd.import(&images::product(cluster.sandbox.folder(), OTHER_TAG));
         let client = cluster.server.client().await;
         let image = format!("{}:{OTHER_TAG}", images::IMAGE);
@@ -58,14 +58,14 @@ async fn replace(cluster: &Cluster, client: &Client, name: &str, command: &[&str
     let next = wait_for_holder(client, |holder| !holder.is_empty()).await;
     let led = began.elapsed();
     assert_ne!(next, leader);
-    let node = cluster.wait_until_node_is_initialised(name).await;
+    let node = cluster.wait_until_node_is_initialized(name).await;
     assert_eq!(node["spec"]["providerID"], format!("vsphere://{uuid}"));
-    let initialised = began.elapsed();
+    let initialized = began.elapsed();
     let new = Pod::current(cluster).await;
     let ready = began.elapsed();
     println!(
         "{name}: after the command the Lease was free in {released:.1?}, the old pod gone in {gone:.1?}, the next one leading in \
-         {led:.1?}, the Node initialised in {initialised:.1?}, the next one ready in {ready:.1?}"
+         {led:.1?}, the Node initialized in {initialized:.1?}, the next one ready in {ready:.1?}"
     );
     let exit_code = &ended["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"];
     assert_eq!((exit_code.as_u64(), restarts(&ended)), (Some(0), 0), "{}", ended["status"]);

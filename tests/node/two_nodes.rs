@@ -49,7 +49,7 @@ impl TwoNodes {
         cluster.vcenter.create_vm(&Vm::new(VM, &UUID.to_string()).guest_host_name(GUEST).ip(ADDRESS)).await;
         give_address(ADDRESS);
         let pod = install_kubeadm(&cluster).await;
-        cluster.wait_until_initialised().await;
+        cluster.wait_until_initialized().await;
         let worker = Worker::start(&cluster.sandbox, system_uuid).await;
         let nodes = Api::all(cluster.server.client().await);
         Self { kubelet: None, worker, cluster, pod, nodes }
@@ -76,12 +76,12 @@ impl TwoNodes {
         .await
     }
 
-    /// Waits until the Node has these addresses, in any order, and is initialised.
+    /// Waits until the Node has these addresses, in any order, and is initialized.
     pub async fn until_addresses_are(&self, name: &str, expected: &[impl AsRef<str>]) -> Value {
         let mut expected: Vec<String> = expected.iter().map(|address| address.as_ref().to_owned()).collect();
         expected.sort();
-        let is_initialised = |node: &Value| !taints(node).iter().any(|taint| taint.contains("uninitialized"));
-        let check = |node: &Value| is_initialised(node) && addresses(node) == expected;
+        let is_initialized = |node: &Value| !taints(node).iter().any(|taint| taint.contains("uninitialized"));
+        let check = |node: &Value| is_initialized(node) && addresses(node) == expected;
         self.until(&format!("has the addresses {expected:?}"), name, check).await
     }
 

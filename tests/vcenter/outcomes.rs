@@ -95,8 +95,8 @@ impl Scene {
         self.found_with(node, |metadata| metadata.pending.is_none()).await
     }
 
-    /// Returns the node after its machine was found and it was initialised.
-    async fn initialised(&self, name: &str) -> Node {
+    /// Returns the node after its machine was found and it was initialized.
+    async fn initialized(&self, name: &str) -> Node {
         let metadata = self.found(&node(name, UUID)).await;
         let node = with_record(with_provider_id(node(name, UUID), &metadata.provider_id), &metadata.record);
         self.running.cluster.put(node.clone());
@@ -184,7 +184,7 @@ fn vm_of(metadata: &InstanceMetadata) -> String {
 async fn a_machine_that_vcenter_does_not_hear_from_exists_and_keeps_its_addresses() {
     for state in ["disconnected", "inaccessible", "orphaned", "invalid"] {
         let mut scene = Scene::start(vec![one()]).await;
-        let node = scene.initialised("n").await;
+        let node = scene.initialized("n").await;
         scene.fake().change_vm("n", |vm| vm.text("runtime.connectionState", state));
         let instances = scene.instances();
         eventually("the power state is not proven", SOON, async || match instances.instance_shutdown(&node).await {
@@ -226,7 +226,7 @@ async fn w34_a_machine_without_guest_and_config_stops_nothing() {
 #[tokio::test]
 async fn w39_a_machine_that_is_off_and_says_nothing_exists_and_is_shut_down() {
     let scene = Scene::start(vec![one()]).await;
-    let node = scene.initialised("n").await;
+    let node = scene.initialized("n").await;
     let silent = |vm: Machine| vm.power("poweredOff").without("guest.net").without("guest.hostName");
     scene.fake().change_vm("n", silent);
     let instances = scene.instances();
@@ -247,7 +247,7 @@ async fn w39_a_machine_that_is_off_and_says_nothing_exists_and_is_shut_down() {
 #[tokio::test]
 async fn what_is_known_stays_while_vcenter_is_away_and_is_made_true_when_it_is_back() {
     let scene = Scene::start(vec![one()]).await;
-    let node = scene.initialised("n").await;
+    let node = scene.initialized("n").await;
     scene.fake().stop_listening().await;
     let stale = scene.found_with(&node, |metadata| metadata.stale.is_some()).await;
     assert_eq!(address(&stale), "10.0.0.1");
@@ -317,7 +317,7 @@ async fn the_inputs_of_the_last_look_up_are_kept() {
 #[tokio::test]
 async fn w43_a_node_that_is_made_anew_under_an_old_name_gets_no_machine_of_the_old_one() {
     let scene = Scene::start(vec![one()]).await;
-    let mut first = scene.initialised("n").await;
+    let mut first = scene.initialized("n").await;
     first.metadata.uid = Some("first".into());
     scene.found(&first).await;
     let mut second = node("n", OTHER);
@@ -334,7 +334,7 @@ async fn w43_a_node_that_is_made_anew_under_an_old_name_gets_no_machine_of_the_o
 #[tokio::test]
 async fn a_machine_made_anew_under_the_old_name_is_not_the_nodes() {
     let scene = Scene::start(vec![one()]).await;
-    let node = scene.initialised("n").await;
+    let node = scene.initialized("n").await;
     scene.fake().destroy_vm("n");
     scene.fake().create_vm(Machine::new("n", OTHER).ip("10.0.0.2"));
     scene.unknown(&node, "VMNotFound").await;
@@ -345,7 +345,7 @@ async fn a_machine_made_anew_under_the_old_name_is_not_the_nodes() {
 #[tokio::test]
 async fn a_machine_with_another_uuid_under_its_old_id_is_told_and_never_absent() {
     let mut scene = Scene::start(vec![one()]).await;
-    let node = scene.initialised("n").await;
+    let node = scene.initialized("n").await;
     scene.fake().change_vm("n", |vm| vm.text("config.uuid", OTHER).text("summary.config.uuid", OTHER));
     for _ in 0..2 {
         let message = scene.unknown(&node, "ProviderIDMismatch").await;
@@ -362,7 +362,7 @@ async fn a_machine_with_another_uuid_under_its_old_id_is_told_and_never_absent()
 #[tokio::test]
 async fn a_machine_that_is_registered_anew_is_found_under_its_new_id() {
     let mut scene = Scene::start(vec![one()]).await;
-    let node = scene.initialised("n").await;
+    let node = scene.initialized("n").await;
     let id = scene.fake().reregister_vm("n");
     scene.found_with(&node, |metadata| vm_of(metadata) == id).await;
     scene.told(&node, "exists").await;
@@ -379,7 +379,7 @@ async fn a_machine_that_is_registered_anew_is_found_under_its_new_id() {
 async fn a_template_or_clone_with_the_uuid_is_existence_and_backs_no_node_that_had_another() {
     let template = || Machine::new("template", UUID).set_template(true).power("poweredOff");
     let scene = Scene::start(vec![one()]).await;
-    let node = scene.initialised("n").await;
+    let node = scene.initialized("n").await;
     scene.fake().create_vm(template());
     scene.fake().destroy_vm("n");
     let message = scene.unknown(&node, "VMNotFound").await;
@@ -393,7 +393,7 @@ async fn a_template_or_clone_with_the_uuid_is_existence_and_backs_no_node_that_h
 #[tokio::test]
 async fn w42_a_clone_beside_the_recorded_machine_changes_nothing_also_after_a_restart() {
     let mut scene = Scene::start(vec![one()]).await;
-    let node = scene.initialised("n").await;
+    let node = scene.initialized("n").await;
     scene.fake().create_vm(Machine::new("clone", UUID).ip("10.0.0.2"));
     scene.restart(&node).await;
     let metadata = scene.found(&node).await;
@@ -405,7 +405,7 @@ async fn w42_a_clone_beside_the_recorded_machine_changes_nothing_also_after_a_re
 async fn a_twin_that_runs_in_place_of_the_machine_that_is_off_is_told_of_and_the_machine_stays() {
     let log = Log::keep();
     let scene = Scene::start(vec![one(), Model::small()]).await;
-    let node = scene.initialised("n").await;
+    let node = scene.initialized("n").await;
     let before = scene.fakes[1].counts().of("FindAllByUuid");
     scene.fakes[1].create_vm(Machine::new("copy", UUID).ip("10.0.0.2"));
     scene.fake().change_vm("n", |vm| vm.power("poweredOff"));
@@ -427,7 +427,7 @@ async fn one_vcenter_configured_twice_has_one_machine() {
     };
     let scene = Scene::configured(vec![one()], text, |_| {}).await;
     assert_eq!(scene.running.provider.inventories().len(), 2);
-    let node = scene.initialised("n").await;
+    let node = scene.initialized("n").await;
     assert_eq!(address(&scene.found(&node).await), "10.0.0.1");
     scene.told(&node, "exists").await;
     scene.fake().destroy_vm("n");
@@ -440,7 +440,7 @@ async fn one_vcenter_configured_twice_has_one_machine() {
 #[tokio::test]
 async fn a_machine_that_moved_to_another_datacenter_is_kept_and_outside_of_the_covered_ones_it_exists() {
     let mut scene = Scene::covering("dc-1", vec![one()]).await;
-    let node = scene.initialised("n").await;
+    let node = scene.initialized("n").await;
     scene.fake().move_vm("n", "dc-2");
     let is_in = |datacenter: &'static str| move |metadata: &InstanceMetadata| metadata.record.contains(datacenter);
     let moved = scene.found_with(&node, is_in("datacenter-2")).await;
@@ -463,7 +463,7 @@ async fn a_machine_that_moved_to_another_datacenter_is_kept_and_outside_of_the_c
 #[tokio::test]
 async fn a_machine_that_moved_to_another_vcenter_is_found_there_and_exists() {
     let mut scene = Scene::start(vec![one(), Model::small()]).await;
-    let node = scene.initialised("n").await;
+    let node = scene.initialized("n").await;
     scene.fakes[1].create_vm(machine().ip("10.0.0.2"));
     scene.fake().destroy_vm("n");
     let there = scene.fakes[1].instance_uuid();

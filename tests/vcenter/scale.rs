@@ -44,7 +44,7 @@ fn as_the_guest_says(number: usize) -> String {
     format!("56492e42-22ad-3911-6d72-{number:012x}")
 }
 
-/// Returns the node of this machine as its kubelet registers it. It waits for initialisation.
+/// Returns the node of this machine as its kubelet registers it. It waits for initialization.
 fn joining(number: usize) -> Node {
     let mut node = node(&format!("n-{number}"), &as_the_guest_says(number));
     let taint = Taint { key: "node.cloudprovider.kubernetes.io/uninitialized".into(), ..Taint::default() };

@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_response_of_another_version_is_recognised_whatever_its_answer_is() {
+    fn a_response_of_another_version_is_recognized_whatever_its_answer_is() {
         let own = encode(Err("why".to_owned()), &BTreeSet::new());
         assert_eq!(parse_response(&own).unwrap().answer, Err("why".to_owned()));
         for other in ["{\"version\":\"9.9.9\",\"answer\":{\"Ok\":{\"Weather\":7}}}", "{\"version\":\"9.9.9\"}"] {

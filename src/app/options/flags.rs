@@ -116,7 +116,7 @@ flags! {
         CONCURRENT_NODE_SYNCS: i32 = text("concurrent-node-syncs", "NUMBER", "16")
             .help("Nodes that are synced at the same time");
         NODE_LABELS: &[String] = repeated("node-labels", "LABELS", "")
-            .help("Labels that a Node gets when it is initialised, key=value,...; existing labels stay unchanged");
+            .help("Labels that a Node gets when it is initialized, key=value,...; existing labels stay unchanged");
     }
 
     "Service-lb-controller flags", None => {
@@ -261,14 +261,14 @@ flags! {
 
     OURS, None => {
         ADOPT_UNTAINTED_NODES: bool = boolean("adopt-untainted-nodes", "false").variable("CCM_ADOPT_UNTAINTED_NODES")
-            .help("Also initialise Nodes that have no provider ID and no taint, by their systemUUID only");
+            .help("Also initialize Nodes that have no provider ID and no taint, by their systemUUID only");
         ALLOW_NAME_MATCH: bool = boolean("allow-name-match", "false").variable("CCM_ALLOW_NAME_MATCH")
             .help("Accept a VM that was found only by its name even if its UUID differs from the Node's or it backs \
                    another Node");
         DEMOTE_VIRTUAL_IPS: bool = boolean("demote-virtual-ips", "true").variable("CCM_DEMOTE_VIRTUAL_IPS")
             .help("Use an address that several VMs or the API server have only if the Node has no other address");
         INSTANCE_TYPE: &str = text("instance-type", "WORD", "init").variable("CCM_INSTANCE_TYPE")
-            .help("Whether the instance type keeps its value from initialisation (init) or follows changes of the VM \
+            .help("Whether the instance type keeps its value from initialization (init) or follows changes of the VM \
                    (follow)");
         NODE_DELETION: &str = text("node-deletion", "WORD", "enforce").variable("CCM_NODE_DELETION")
             .help("Whether Nodes whose VM is confirmed deleted are deleted (enforce), only reported (dry-run) or \
@@ -285,7 +285,7 @@ flags! {
         NODE_DELETION_UNSEEN: &str = text("node-deletion-unseen", "WORD", "hold").variable("CCM_NODE_DELETION_UNSEEN")
             .help("Whether a Node whose VM was never seen is kept (hold) or deleted like others (enforce)");
         NODE_LABELS_ON: &str = text("node-labels-on", "WORD", "join").variable("CCM_NODE_LABELS_ON")
-            .help("Whether Nodes get the labels of --node-labels when they are initialised (join), or initialised \
+            .help("Whether Nodes get the labels of --node-labels when they are initialized (join), or initialized \
                 ones, too, where the key does not exist (all)");
         NODE_SELECTOR: &str = text("node-selector", "SELECTOR", "").variable("CCM_NODE_SELECTOR")
             .help("Label selector of the Nodes to manage; empty: all");
@@ -341,7 +341,7 @@ flags! {
             .help("Accept the node IP of a kubelet if the guest reports it on an interface without a virtual NIC, \
                    such as a bond");
         ZONE_LABELS: &str = text("zone-labels", "WORD", "init").variable("CCM_ZONE_LABELS")
-            .help("Whether zone and region keep their values from initialisation (init), are added to Nodes that \
+            .help("Whether zone and region keep their values from initialization (init), are added to Nodes that \
                    have neither (fill), or follow changes of the VM (follow)");
     }
 }

@@ -197,7 +197,7 @@ mod tests {
         let report = ExplainReport {
             header: ReportHeader { host: "cp-2".to_owned(), ..ReportHeader::of_standby() },
             subject: "Node worker-7".to_owned(),
-            summary: "not initialised for 6 m 12 s: NoZoneTags".to_owned(),
+            summary: "not initialized for 6 m 12 s: NoZoneTags".to_owned(),
             state: SubjectState::Held,
             sections: vec![Section::new("VM"), section],
             fresh: None,
@@ -206,7 +206,7 @@ mod tests {
         assert_eq!(
             lines,
             [
-                (Emphasis::Finding, "Node worker-7   not initialised for 6 m 12 s: NoZoneTags".to_owned()),
+                (Emphasis::Finding, "Node worker-7   not initialized for 6 m 12 s: NoZoneTags".to_owned()),
                 (Emphasis::Notice, "cp-2 does not lead: it shows what a standby knows".to_owned()),
                 (Emphasis::Notice, "find the Pod of the leader with".to_owned()),
                 (Emphasis::Notice, "  kubectl -n kube-system get pods -o wide | grep -w cp-2".to_owned()),

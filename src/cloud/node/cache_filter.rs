@@ -11,7 +11,7 @@ const READY: &str = "Ready";
 /// The condition of a Node without routes. The cache keeps type, status and reason.
 const NETWORK_UNAVAILABLE: &str = "NetworkUnavailable";
 
-/// The condition that this program writes on a Node that is not initialised. The cache keeps all of it.
+/// The condition that this program writes on a Node that is not initialized. The cache keeps all of it.
 pub const INITIALIZED: &str = "VSphereInitialized";
 
 /// Returns true if the field at this path is decoded. Annotations of other programs may be large.

@@ -262,7 +262,7 @@ fn taints_are_told_apart_by_key_and_effect() {
 }
 
 #[test]
-fn reserved_label_domains_are_recognised() {
+fn reserved_label_domains_are_recognized() {
     for (key, expected) in [
         ("topology.kubernetes.io/region", true),
         ("topology.k8s.io/region", true),

@@ -1,6 +1,6 @@
 //! Sends the changes to the API server, in the order of the plan.
 //!
-//! At an initialisation, the first write puts the addresses into the status. Then one patch makes all other changes and
+//! At an initialization, the first write puts the addresses into the status. Then one patch makes all other changes and
 //! removes the taint, so that no pod is scheduled to a Node without addresses. The condition is written last. Each
 //! patch carries the UID and the latest `resourceVersion`, because the removal of the taint replaces the whole list of
 //! taints and could drop concurrent changes.
@@ -51,7 +51,7 @@ async fn write(nodes: &Api<Node>, current: &Node, action: &NodeAction) -> Result
     let (verb, is_status) = match action {
         NodeAction::WriteAddresses(_) => ("write the addresses of", true),
         NodeAction::SetCondition(_) => ("write the condition of", true),
-        NodeAction::Initialise { .. } => ("initialise", false),
+        NodeAction::Initialize { .. } => ("initialize", false),
         NodeAction::SetMetadata(_) => ("set labels and annotations of", false),
     };
     let (what, body) = (format!("{verb} Node {name}"), body(current, action));
@@ -73,7 +73,7 @@ fn body(current: &Node, action: &NodeAction) -> Value {
         NodeAction::SetCondition(condition) => {
             json!({"metadata": metadata(current, None), "status": {"conditions": [condition]}})
         }
-        NodeAction::Initialise { provider_id, metadata: changes } => {
+        NodeAction::Initialize { provider_id, metadata: changes } => {
             let mut spec = Map::new();
             if node::is_uninitialized(current) {
                 let taints = node::taints_without(current, TAINT_UNINITIALIZED, None);
@@ -126,7 +126,7 @@ mod tests {
         let metadata = Metadata { labels, annotations, removed_annotations: ["gone"].into() };
         let address = serde_json::from_value(json!({"type": "InternalIP", "address": "10.0.0.1"})).unwrap();
         let condition = NodeCondition { type_: "T".into(), status: "True".into(), ..NodeCondition::default() };
-        let full = NodeAction::Initialise { provider_id: Some("fake://1".into()), metadata: metadata.clone() };
+        let full = NodeAction::Initialize { provider_id: Some("fake://1".into()), metadata: metadata.clone() };
         let cases = [
             (
                 "addresses",
@@ -137,7 +137,7 @@ mod tests {
                 }),
             ),
             (
-                "initialise",
+                "initialize",
                 full,
                 json!({
                     "metadata": {
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn taints_of_a_node_that_is_adopted_are_not_written() {
-        let adopt = NodeAction::Initialise { provider_id: Some("fake://1".into()), metadata: Metadata::default() };
+        let adopt = NodeAction::Initialize { provider_id: Some("fake://1".into()), metadata: Metadata::default() };
         let body = body(&node_with_taints(&["other"]), &adopt);
         let metadata = json!({"uid": "u", "resourceVersion": "7"});
         assert_eq!(body, json!({"metadata": metadata, "spec": {"providerID": "fake://1"}}));
@@ -181,8 +181,8 @@ mod tests {
 
     #[test]
     fn the_last_taint_is_removed_with_null() {
-        let initialise = NodeAction::Initialise { provider_id: None, metadata: Metadata::default() };
-        let body = body(&node_with_taints(&[TAINT_UNINITIALIZED]), &initialise);
+        let initialize = NodeAction::Initialize { provider_id: None, metadata: Metadata::default() };
+        let body = body(&node_with_taints(&[TAINT_UNINITIALIZED]), &initialize);
         assert_eq!(body, json!({"metadata": {"uid": "u", "resourceVersion": "7"}, "spec": {"taints": null}}));
     }
 }

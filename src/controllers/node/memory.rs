@@ -1,5 +1,5 @@
 //! State about Nodes that this process keeps between two reconciles of one leadership term: the start of the wait for
-//! initialisation, the reported label differences, and the `resourceVersion`s that writes of this process replaced.
+//! initialization, the reported label differences, and the `resourceVersion`s that writes of this process replaced.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -34,7 +34,7 @@ struct Memory {
 
 #[derive(Default)]
 struct MemoryEntry {
-    /// UID of a Node that waits for initialisation, and the start of its wait.
+    /// UID of a Node that waits for initialization, and the start of its wait.
     waiting: Option<(Option<String>, Instant)>,
     differences: Vec<Difference>,
     /// The `resourceVersion`s that the last writes of this process replaced, and the time of these writes.
@@ -55,7 +55,7 @@ impl NodeMemory {
         Self { differing, memory: Mutex::default() }
     }
 
-    /// Returns the time since this process first saw `node` wait for initialisation; zero if `waits` is false or the
+    /// Returns the time since this process first saw `node` wait for initialization; zero if `waits` is false or the
     /// term is over.
     pub(super) fn waited(&self, node: &Node, waits: bool) -> Duration {
         let mut memory = self.memory.lock();

@@ -60,7 +60,7 @@ pub(super) fn node_counts(nodes: &Nodes) -> [ComputedGauge; 2] {
     ]
 }
 
-/// The creation time of the oldest uninitialised Node for each reason, computed at each scrape from the cached Nodes. A
+/// The creation time of the oldest uninitialized Node for each reason, computed at each scrape from the cached Nodes. A
 /// constant time shows the age of the Node also if a scrape is late or missing.
 pub(super) struct OldestUninitialized {
     nodes: Nodes,
@@ -81,7 +81,7 @@ impl OldestUninitialized {
         Self { nodes, reasons, gauge, update_lock: Mutex::default() }
     }
 
-    /// Returns reason and creation time of each uninitialised Node.
+    /// Returns reason and creation time of each uninitialized Node.
     fn created(&self) -> impl Iterator<Item = (&'static str, i64)> {
         self.nodes.list().filter(|node| is_uninitialized(node)).filter_map(|node| {
             let created = node.metadata.creation_timestamp.as_ref()?.0.as_second();
@@ -115,8 +115,8 @@ fn oldest(nodes: impl Iterator<Item = (&'static str, i64)>) -> BTreeMap<&'static
 }
 
 impl NodeMetrics {
-    /// Records an initialisation that ended this many seconds after the Node's creation.
-    pub(super) fn initialised(&self, seconds: f64) {
+    /// Records an initialization that ended this many seconds after the Node's creation.
+    pub(super) fn initialized(&self, seconds: f64) {
         self.taint_removal_delay.observe(seconds);
         self.initial_sync_delay.observe(seconds);
     }

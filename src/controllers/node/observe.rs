@@ -20,7 +20,7 @@ pub struct OwnNode {
     pub instance: Box<Presence<InstanceMetadata>>,
     /// Wall clock time of the observation.
     pub observed_at: Timestamp,
-    /// Time for which this process has seen the Node wait for initialisation; zero if the Node does not wait.
+    /// Time for which this process has seen the Node wait for initialization; zero if the Node does not wait.
     pub waiting_time: Duration,
     /// The deferrable writes that are allowed now.
     pub turn: AllowedWrites,
@@ -31,7 +31,7 @@ pub struct OwnNode {
 pub struct AllowedWrites {
     /// Whether the VM record of a `Ready` Node may be updated to the new location of the VM.
     pub of_record: bool,
-    /// Whether missing labels may be added to an initialised Node.
+    /// Whether missing labels may be added to an initialized Node.
     pub of_labels: bool,
 }
 

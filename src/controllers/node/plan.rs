@@ -44,7 +44,7 @@ pub struct NodePlan {
     pub differences: Option<Vec<Difference>>,
     /// Messages for users, logged after the actions.
     pub messages: Vec<String>,
-    /// Name of an older Node of the same VM, if any. The older Node gets an Event when this Node is initialised.
+    /// Name of an older Node of the same VM, if any. The older Node gets an Event when this Node is initialized.
     pub earlier_name: Option<String>,
 }
 
@@ -73,7 +73,7 @@ pub struct NodeBlocked {
     pub report_after: Option<Duration>,
     /// Whether the log omits the block, and the condition reports the block late or never.
     pub is_quiet: bool,
-    /// Whether an Event reports the block, because the VM of an initialised Node belongs or may belong to another Node.
+    /// Whether an Event reports the block, because the VM of an initialized Node belongs or may belong to another Node.
     pub has_event: bool,
 }
 
@@ -113,10 +113,10 @@ impl NodeBlocked {
 /// Creates the plan for one Node. The plan for a Node that is not observed changes nothing.
 pub fn plan(observed: Option<&OwnNode>, policy: &Policy) -> NodePlan {
     let Some(ours) = observed else { return NodePlan::default() };
-    if !is_to_be_initialised(ours, policy) {
+    if !is_to_be_initialized(ours, policy) {
         return plan_refresh(ours, policy);
     }
-    plan_initialisation(ours, policy).unwrap_or_else(|blocked| {
+    plan_initialization(ours, policy).unwrap_or_else(|blocked| {
         // A Node without the taint is in use, so it is updated until it can be adopted.
         let is_tainted = node::is_uninitialized(&ours.node);
         let plan = if is_tainted { NodePlan::default() } else { plan_refresh(ours, policy) };
@@ -127,7 +127,7 @@ pub fn plan(observed: Option<&OwnNode>, policy: &Policy) -> NodePlan {
 /// Creates the plan for a Node after a previous plan failed because of `blocked`. The new plan only reports `blocked`.
 pub fn blocked_plan(ours: &OwnNode, blocked: NodeBlocked, policy: &Policy) -> NodePlan {
     let nothing = NodePlan::default();
-    if is_to_be_initialised(ours, policy) {
+    if is_to_be_initialized(ours, policy) {
         return nothing.blocked(blocked, ours, policy);
     }
     NodePlan { outcome: NextStep::Blocked(blocked), ..nothing }
@@ -138,14 +138,14 @@ pub fn waits(node: &Node, policy: &Policy) -> bool {
     node::is_uninitialized(node) || policy.adopts_untainted_nodes && node::provider_id(node).is_empty()
 }
 
-/// Whether this process must initialise the Node. Without the taint, the VM must be found by the firmware UUID.
-fn is_to_be_initialised(ours: &OwnNode, policy: &Policy) -> bool {
+/// Whether this process must initialize the Node. Without the taint, the VM must be found by the firmware UUID.
+fn is_to_be_initialized(ours: &OwnNode, policy: &Policy) -> bool {
     node::is_uninitialized(&ours.node)
         || waits(&ours.node, policy)
             && matches!(&*ours.instance, Presence::Exists(found) if found.found_by == FoundBy::SystemUuid)
 }
 
-fn plan_initialisation(ours: &OwnNode, policy: &Policy) -> Result<NodePlan, NodeBlocked> {
+fn plan_initialization(ours: &OwnNode, policy: &Policy) -> Result<NodePlan, NodeBlocked> {
     let node = &*ours.node;
     let metadata = match &*ours.instance {
         Presence::Exists(metadata) => metadata,
@@ -169,13 +169,13 @@ fn plan_initialisation(ours: &OwnNode, policy: &Policy) -> Result<NodePlan, Node
         return Err(NodeBlocked::new(reason::NoProviderID, message, Requeue::BACKOFF));
     }
     let addresses = merged_addresses(node, metadata, Requeue::BACKOFF)?;
-    let (labels, notes) = labels::at_initialisation(node, metadata, policy);
+    let (labels, notes) = labels::at_initialization(node, metadata, policy);
     let record = Some(&metadata.record).filter(|record| !record.is_empty() && !says(node, record));
     let annotations = record.map(|record| (ANNOTATION_VM.to_owned(), record.clone())).into_iter().collect();
     let mut changes = Metadata { labels, annotations, ..Metadata::default() };
     label_reports::set(node, &[], |_| false, &mut changes);
     let mut actions: Vec<_> = addresses.map(NodeAction::WriteAddresses).into_iter().collect();
-    actions.push(NodeAction::Initialise {
+    actions.push(NodeAction::Initialize {
         // An existing provider ID is never overwritten, even if the cloud has a different one.
         provider_id: node::provider_id(node).is_empty().then(|| metadata.provider_id.clone()),
         metadata: changes,
@@ -215,7 +215,7 @@ fn plan_refresh(ours: &OwnNode, policy: &Policy) -> NodePlan {
     plan
 }
 
-/// Plans the update of an initialised Node from its VM. Returns the plan without the metadata, and the metadata to set.
+/// Plans the update of an initialized Node from its VM. Returns the plan without the metadata, and the metadata to set.
 fn follow(ours: &OwnNode, metadata: &InstanceMetadata, policy: &Policy) -> (NodePlan, Metadata) {
     let node = &*ours.node;
     let (mut labels, differences) = labels::on_refresh(node, metadata, policy);
@@ -277,7 +277,7 @@ fn says(node: &Node, record: &str) -> bool {
     node::annotation(node, ANNOTATION_VM) == Some(record)
 }
 
-/// Whether the VM record of an initialised, `Ready` Node names a previous location of the VM. False while the instance
+/// Whether the VM record of an initialized, `Ready` Node names a previous location of the VM. False while the instance
 /// data is stale. `turns.rs` limits the rate of the updates of such records.
 pub fn has_moved(ours: &OwnNode) -> bool {
     let node = &*ours.node;
@@ -288,17 +288,17 @@ pub fn has_moved(ours: &OwnNode) -> bool {
     is_recorded && is_ready && is_elsewhere && metadata.stale.is_none() && !node::provider_id(node).is_empty()
 }
 
-/// Whether an initialised Node must get missing labels of `--node-labels`. False without `--node-labels-on=all`, and
+/// Whether an initialized Node must get missing labels of `--node-labels`. False without `--node-labels-on=all`, and
 /// while the instance data is stale. The write of these labels can be deferred.
 pub fn lacks_labels(ours: &OwnNode, policy: &Policy) -> bool {
     let node = &*ours.node;
     let Presence::Exists(metadata) = &*ours.instance else { return false };
-    let is_initialised = !node::is_uninitialized(node) && !node::provider_id(node).is_empty();
-    let is_asked = policy.node_labels_on == NodeLabelsOn::All && is_initialised && metadata.stale.is_none();
+    let is_initialized = !node::is_uninitialized(node) && !node::provider_id(node).is_empty();
+    let is_asked = policy.node_labels_on == NodeLabelsOn::All && is_initialized && metadata.stale.is_none();
     is_asked && labels::lacking(node, policy).any(|(key, _)| !metadata.topology_labels.contains_key(key))
 }
 
-/// Whether the VM record of an initialised Node must be updated in this sync. The location is part of the proof that
+/// Whether the VM record of an initialized Node must be updated in this sync. The location is part of the proof that
 /// the VM is deleted, so the update can wait only while the Node is `Ready` and the record is not urgent.
 fn is_to_be_recorded(node: &Node, metadata: &InstanceMetadata) -> bool {
     if metadata.record.is_empty() || node::provider_id(node).is_empty() || says(node, &metadata.record) {

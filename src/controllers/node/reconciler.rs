@@ -18,7 +18,7 @@ use super::turns::{DeferredWrites, SyncResult};
 use super::{NodesStatus, Policy};
 use crate::base::error_chain::chain;
 use crate::cloud::{Presence, Unknown, node};
-use crate::controllers::decisions::{DecisionRecorder, INITIALISED, WRITTEN};
+use crate::controllers::decisions::{DecisionRecorder, INITIALIZED, WRITTEN};
 use crate::controllers::driver::Requeue;
 use crate::controllers::instances::BoundedInstances;
 use crate::controllers::node::reason;
@@ -167,9 +167,9 @@ impl NodeReconciler {
         let done: Vec<_> = plan.actions.iter().take(applied.done).collect();
         let all: Vec<_> = done.iter().map(|action| action.describe()).collect();
         let all = all.join(", ");
-        if done.iter().any(|action| matches!(action, NodeAction::Initialise { .. })) {
-            self.decisions.record(name, INITIALISED, &all);
-            self.report_initialised(before, &applied.node);
+        if done.iter().any(|action| matches!(action, NodeAction::Initialize { .. })) {
+            self.decisions.record(name, INITIALIZED, &all);
+            self.report_initialized(before, &applied.node);
             for note in &plan.messages {
                 tracing::warn!(node = name, "{note}");
             }
@@ -205,15 +205,15 @@ impl NodeReconciler {
         }
     }
 
-    /// Logs the number of initialised Nodes that lack labels of `--node-labels`.
+    /// Logs the number of initialized Nodes that lack labels of `--node-labels`.
     pub(super) fn log_missing_labels(&self) {
         if self.policy.node_labels.is_empty() {
             return;
         }
         let is_own = |node: &Arc<Node>| !node::provider_id(node).is_empty() && self.instances.provider.owns(node);
         let all = self.store.keys().into_iter().filter_map(|name| self.store.get(&name)).filter(is_own);
-        let initialised = all.filter(|node| !node::is_uninitialized(node));
-        if let Some(line) = plan::describe_missing(initialised, &self.policy) {
+        let initialized = all.filter(|node| !node::is_uninitialized(node));
+        if let Some(line) = plan::describe_missing(initialized, &self.policy) {
             tracing::info!("{line}");
         }
     }
@@ -221,25 +221,25 @@ impl NodeReconciler {
     /// Records an Event on `earlier`, an older Node whose VM has joined as `name`.
     fn report_earlier_name(&self, earlier: &Node, name: &str) {
         let message = format!(
-            "the VM of this Node joined as Node {name}, which is initialised now. This Node keeps what it has; if \
+            "the VM of this Node joined as Node {name}, which is initialized now. This Node keeps what it has; if \
              {name} is its new name, delete this Node"
         );
         tracing::warn!(node = node::name(earlier), reason = %reason::VMBacksAnotherNode, "{message}");
         self.recorder.event(&reference(earlier), EventType::Warning, reason::VMBacksAnotherNode.as_str(), &message);
     }
 
-    fn report_initialised(&self, before: &Node, node: &Node) {
+    fn report_initialized(&self, before: &Node, node: &Node) {
         let name = node::name(node);
         let age = node
             .metadata
             .creation_timestamp
             .as_ref()
             .map_or(0.0, |created| jiff::Timestamp::now().duration_since(created.0).as_secs_f64().max(0.0));
-        // An adopted Node did not wait with the taint, so its age is not the delay of an initialisation.
+        // An adopted Node did not wait with the taint, so its age is not the delay of an initialization.
         if node::is_uninitialized(before) {
-            self.metrics.initialised(age);
+            self.metrics.initialized(age);
         }
         record_event(&self.recorder, node, EventType::Normal, "Synced", "Node synced successfully");
-        tracing::info!(node = name, provider_id = node::provider_id(node), age_seconds = age, "node initialised");
+        tracing::info!(node = name, provider_id = node::provider_id(node), age_seconds = age, "node initialized");
     }
 }

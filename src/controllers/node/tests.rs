@@ -355,7 +355,7 @@ async fn a_preview_plans_with_the_given_answer_and_changes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_oldest_uninitialised_node_is_shown_for_each_reason_while_there_is_one() {
+async fn the_oldest_uninitialized_node_is_shown_for_each_reason_while_there_is_one() {
     let node = |(name, created, has_taint): (&str, &str, bool)| {
         let taints = if has_taint { vec![serde_json::json!({"key": node::TAINT_UNINITIALIZED})] } else { vec![] };
         serde_json::json!({"type": "ADDED", "object": {
@@ -365,7 +365,7 @@ async fn the_oldest_uninitialised_node_is_shown_for_each_reason_while_there_is_o
         }})
     };
     let nodes = [
-        ("initialised", "1970-01-01T00:00:01Z", false),
+        ("initialized", "1970-01-01T00:00:01Z", false),
         ("unknown", "1970-01-01T00:00:02Z", true),
         ("new", "1970-01-01T00:00:09Z", true),
         ("newer", "1970-01-01T00:00:10Z", true),

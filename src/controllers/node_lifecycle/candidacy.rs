@@ -57,7 +57,7 @@ pub fn exemption(node: &Node, is_own: bool) -> Option<Exemption> {
 pub fn candidacy(node: &Node, presence: Presence, is_off: bool) -> Candidacy {
     let is_absent = matches!(presence, Presence::Absent(_));
     if presence != Presence::Exists(()) && node::is_uninitialized(node) {
-        // The node controller reports the reason if the initialisation takes too long.
+        // The node controller reports the reason if the initialization takes too long.
         return Candidacy::Held {
             reason: reason::Uninitialized,
             message: "the node is not initialized; its VM is not treated as deleted".to_owned(),

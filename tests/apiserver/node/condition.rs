@@ -1,4 +1,4 @@
-//! The condition with the reason why a node is not initialised, and its Events.
+//! The condition with the reason why a node is not initialized, and its Events.
 
 use super::harness::{
     Form, OwnsNothing, Run, Start, condition, instance, is_tainted, says, unknown, user_with, waiting,
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use support::unique;
 
-/// Long enough that a node with an immediate initialisation gets no condition.
+/// Long enough that a node with an immediate initialization gets no condition.
 const AFTER: Duration = Duration::from_secs(1);
 
 fn soon() -> Policy {
@@ -56,10 +56,10 @@ async fn a_node_of_another_provider_with_the_taint_gets_the_condition_and_nothin
     assert_eq!(after.metadata.annotations, before.metadata.annotations);
     run.wait_for_events(&name, &[("Warning", "ForeignProviderID", 1)]).await;
     run.wait_for_nodes_held("it is counted", "ForeignProviderID", false, 1).await;
-    // Another controller manager has initialised the node.
-    let initialised = Patch::Merge(json!({"spec": {"taints": null}}));
+    // Another controller manager has initialized the node.
+    let initialized = Patch::Merge(json!({"spec": {"taints": null}}));
     let nodes: Api<Node> = Api::all(run.client.clone());
-    nodes.patch(&name, &PatchParams::default(), &initialised).await.unwrap();
+    nodes.patch(&name, &PatchParams::default(), &initialized).await.unwrap();
     run.wait_for_nodes_held("it is left alone", "ForeignProviderID", false, 0).await;
     assert_eq!(run.writes(&name).await.len(), 2, "the condition, and the write of this test");
 }
@@ -118,7 +118,7 @@ async fn another_process_goes_on_where_the_first_one_ended() {
     assert!(began.elapsed() > AFTER, "it would have said so itself by now");
     assert_eq!(second.writes(&name).await.len(), 0, "it is said already");
     cloud.set_unknown(&id(&name), None);
-    second.wait("the second initialises", &name, |node| says(node, "True", "Initialized")).await;
+    second.wait("the second initializes", &name, |node| says(node, "True", "Initialized")).await;
     second.wait_for_events(&name, &[("Warning", "VMNotFound", 1), ("Normal", "Synced", 1)]).await;
     assert_eq!(second.writes(&name).await.len(), 3, "addresses, the rest, and that it is over");
 }
@@ -127,7 +127,7 @@ async fn another_process_goes_on_where_the_first_one_ended() {
 async fn what_the_api_server_refuses_is_said_and_finished_by_the_next_process() {
     let name = unique("n");
     let cloud = cloud_that_says(&name, None);
-    // The user may not make the second write of an initialisation, so that this process stops between the two writes.
+    // The user may not make the second write of an initialization, so that this process stops between the two writes.
     let rights: &[(&[&str], &[&str])] = &[
         (&["nodes"], &["get", "list", "watch"]),
         (&["nodes/status"], &["patch"]),
@@ -162,9 +162,9 @@ async fn the_node_of_an_earlier_name_hears_once_that_its_machine_joined_again() 
     cloud.put(instance(&new, joined));
     let run = Start::on(&cloud).restless().run().await;
     run.register(&waiting(&old)).await;
-    let before = run.wait("the old one is initialised", &old, |node| !is_tainted(node)).await;
+    let before = run.wait("the old one is initialized", &old, |node| !is_tainted(node)).await;
     run.register(&waiting(&new)).await;
-    run.wait("the new one is initialised", &new, |node| !is_tainted(node)).await;
+    run.wait("the new one is initialized", &new, |node| !is_tainted(node)).await;
     expect_quiet(&run, &cloud, &new, "Settled").await;
     run.wait_for_events(&old, &[("Normal", "Synced", 1), ("Warning", "VMBacksAnotherNode", 1)]).await;
     run.wait_for_events(&new, &[("Normal", "Synced", 1)]).await;

@@ -30,7 +30,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use clouds::{Meddling, OwnsNothing};
 
-/// Type of the condition with the reason why a node is not initialised.
+/// Type of the condition with the reason why a node is not initialized.
 const CONDITION: &str = "VSphereInitialized";
 /// Label that separates the nodes of tests.
 const GROUP: &str = "test.ccm/group";
@@ -118,12 +118,12 @@ pub fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
     pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
 }
 
-/// Returns a node that waits for initialisation, with no other field than its name.
+/// Returns a node that waits for initialization, with no other field than its name.
 pub fn waiting(name: &str) -> Form {
     Form { name: name.into(), taints: vec![TAINT_UNINITIALIZED.into()], ..Form::default() }
 }
 
-/// Returns the condition with the reason why the node is not initialised.
+/// Returns the condition with the reason why the node is not initialized.
 pub fn condition(node: &Node) -> Option<&NodeCondition> {
     let conditions = node.status.as_ref()?.conditions.as_ref()?;
     conditions.iter().find(|condition| condition.type_ == CONDITION)

@@ -1,4 +1,4 @@
-//! Writes to initialised Nodes that wait for a turn: the record of a machine, and missing labels of `--node-labels`.
+//! Writes to initialized Nodes that wait for a turn: the record of a machine, and missing labels of `--node-labels`.
 
 use super::harness::{Form, Start, instance, is_tainted, labels, lines, waiting};
 use super::{A3, metadata};
@@ -27,7 +27,7 @@ async fn the_record_of_a_ready_node_follows_its_machine_once_and_not_again_soon(
     let first = Start::on(&cloud).run().await;
     first.register(&waiting(&name)).await;
     first.patch_status(&name, ready("True")).await;
-    first.wait("initialised", &name, |node| !is_tainted(node) && is_recorded_at("a")(node)).await;
+    first.wait("initialized", &name, |node| !is_tainted(node) && is_recorded_at("a")(node)).await;
     at("b", "10.0.0.1");
     first.wait("it followed", &name, is_recorded_at("b")).await;
     // Moved again, and later changed in another field, which is written immediately.
@@ -46,7 +46,7 @@ async fn the_record_of_a_ready_node_follows_its_machine_once_and_not_again_soon(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn labels_of_the_flag_are_set_at_a_join_and_on_initialised_nodes_only_where_all_are_asked_for() {
+async fn labels_of_the_flag_are_set_at_a_join_and_on_initialized_nodes_only_where_all_are_asked_for() {
     let (before, after) = (labels(&[("rack", "7")]), labels(&[("rack", "7"), ("team", "storage")]));
     for (on, expected) in [(NodeLabelsOn::Join, &before), (NodeLabelsOn::All, &after)] {
         let cloud = Memory::default();
@@ -58,10 +58,10 @@ async fn labels_of_the_flag_are_set_at_a_join_and_on_initialised_nodes_only_wher
         for name in [&old, &new] {
             cloud.put(instance(name, metadata(&id(name), A3)));
         }
-        let initialised = Form { name: old.clone(), provider_id: id(&old), addresses: lines(A3), ..Form::default() };
-        run.register(&Form { labels: before.clone(), ..initialised }).await;
+        let initialized = Form { name: old.clone(), provider_id: id(&old), addresses: lines(A3), ..Form::default() };
+        run.register(&Form { labels: before.clone(), ..initialized }).await;
         run.register(&Form { labels: before.clone(), ..waiting(&new) }).await;
-        let node = run.wait("initialised", &new, |node| !is_tainted(node)).await;
+        let node = run.wait("initialized", &new, |node| !is_tainted(node)).await;
         assert_eq!(Form::of(&node).labels, after, "{on:?}");
         run.wait("labelled", &old, |node| Form::of(node).labels == *expected).await;
         run.wait_for_looks("Settled", 10).await;

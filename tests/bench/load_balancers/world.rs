@@ -1,4 +1,4 @@
-//! A cluster with initialised nodes, a fake NSX, and the processes that are measured one after the other.
+//! A cluster with initialized nodes, a fake NSX, and the processes that are measured one after the other.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -75,12 +75,12 @@ impl Moment {
 }
 
 impl World {
-    /// Creates a world in which all nodes are initialised. There are no Services, and NSX has no load balancer.
+    /// Creates a world in which all nodes are initialized. There are no Services, and NSX has no load balancer.
     pub async fn new(bench: &Bench, chapter: &'static str, subject: Subject, size: Size) -> Self {
         let cluster = Cluster::new(ApiServer::audited().await, bench.vcenter(), size.nodes).await;
         let mut before = cluster.start(&bench.ours, &cluster.server.kubeconfig()).await;
         cluster.register(size.nodes).await;
-        cluster.until_initialised(size.nodes).await;
+        cluster.until_initialized(size.nodes).await;
         before.daemon.stop(LIMIT).await;
         cluster.clear_lease().await;
         let addresses = [("172.20.0.1", "172.20.15.254")];

@@ -27,7 +27,7 @@ pub struct Fixture {
     pub taints: Vec<Taint>,
     /// The kubelet's `--node-ip`.
     pub provided_ip: Option<String>,
-    /// Change of the machine since the initialisation; `None` if the machine was destroyed.
+    /// Change of the machine since the initialization; `None` if the machine was destroyed.
     pub vm: Option<VmChange>,
     /// Whether the kubelet reports that the node is ready.
     pub is_ready: bool,
@@ -90,7 +90,7 @@ fn instance_type_labels() -> impl Iterator<Item = (&'static str, &'static str)> 
     labels("").into_iter().filter(|(key, _)| key.ends_with("instance-type"))
 }
 
-/// Returns nodes of every kind, initialised with or without zones.
+/// Returns nodes of every kind, initialized with or without zones.
 pub fn fixtures(cluster: &Cluster, zones: bool) -> Vec<Fixture> {
     let usual = |case, number| {
         let fixture = Fixture::new(case, number, cluster);

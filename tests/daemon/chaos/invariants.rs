@@ -154,7 +154,7 @@ fn lacks(machine: &Machine, node: &Node) -> Option<String> {
     let address = machine.address.as_deref().unwrap_or_default();
     let is_running = machine.power == Some(Power::On);
     if has_taint(node, UNINITIALIZED_TAINT) {
-        Some("it is not initialised".to_owned())
+        Some("it is not initialized".to_owned())
     } else if !view.addresses.contains(&format!("InternalIP={address}")) {
         Some(format!("its address is {address}, and it has {:?}", view.addresses))
     } else if has_taint(node, SHUTDOWN_TAINT) == is_running {
@@ -169,7 +169,7 @@ mod tests {
     use super::*;
     use ccm::kubernetes::login_ledger::record::Entry;
 
-    const LINE: &str = "I1121 10:00:00.000000       1 node.go:1] \"node initialised\"";
+    const LINE: &str = "I1121 10:00:00.000000       1 node.go:1] \"node initialized\"";
 
     #[test]
     fn a_panic_is_found_among_other_lines() {
@@ -327,7 +327,7 @@ mod tests {
         let cases = [
             ("as it should be", on(), Some(node(&[], "10.0.0.1")), (0, 0)),
             ("no Node", on(), None, (1, 0)),
-            ("not initialised", on(), Some(node(&[UNINITIALIZED_TAINT], "10.0.0.1")), (1, 0)),
+            ("not initialized", on(), Some(node(&[UNINITIALIZED_TAINT], "10.0.0.1")), (1, 0)),
             ("another address", on(), Some(node(&[], "10.0.0.2")), (1, 0)),
             ("marked as shut down", on(), Some(node(&[SHUTDOWN_TAINT], "10.0.0.1")), (1, 0)),
             ("off", off(), Some(node(&[SHUTDOWN_TAINT], "10.0.0.1")), (0, 0)),

@@ -124,7 +124,7 @@ impl World {
 
     /// Makes the expected state of every Node unambiguous. Each existing machine gets a Node that is ready if the
     /// machine runs. For other machines no kubelet reports. A Node that the daemon would keep is deleted here: the
-    /// daemon never initialised it, or the last host of its machine does not exist.
+    /// daemon never initialized it, or the last host of its machine does not exist.
     pub async fn make_clear(&mut self) {
         for number in 0..self.judged.machines.len() {
             if self.judged.machines[number].is_there && self.joined.contains(&number) {

@@ -52,7 +52,7 @@ async fn a_bundle_has_all_parts_and_an_anonymised_one_no_names() {
     let vcenter = Vcenter::start(&cluster.scenario(0..3)).await;
     let leader = start_candidate(&cluster, &vcenter).await;
     cluster.register(0..3).await;
-    cluster.wait_until_initialised(0..3, &leader).await;
+    cluster.wait_until_initialized(0..3, &leader).await;
     let name = cluster.name(1);
     // An operator may write a secret where it does not belong.
     let note = json!({"metadata": {"annotations": {"example.com/note": format!("it is {}", vcenter.password())}}});
@@ -86,7 +86,7 @@ async fn a_bundle_has_all_parts_and_an_anonymised_one_no_names() {
     for (file, text) in [
         ("check.json", "\"kind\": \"CheckReport\""),
         ("configuration.txt", vcenter.host()),
-        ("decisions.json", "\"decision\": \"Initialised\""),
+        ("decisions.json", "\"decision\": \"Initialized\""),
         ("events.json", "\"involvedObject\""),
         ("flags.txt", "\nnode-deletion=enforce\n"),
         ("inventory-001.json", &ip(1)),
@@ -129,7 +129,7 @@ async fn a_bundle_is_cut_and_a_standby_makes_one_too() {
     let vcenter = Vcenter::start(&cluster.scenario(0..2)).await;
     let leader = start_candidate(&cluster, &vcenter).await;
     cluster.register(0..2).await;
-    cluster.wait_until_initialised(0..2, &leader).await;
+    cluster.wait_until_initialized(0..2, &leader).await;
     let standby = start_candidate(&cluster, &vcenter).await;
     let folder = tempfile::tempdir().unwrap();
     eventually("a standby knows its Nodes", LIMIT, async || {

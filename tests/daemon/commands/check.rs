@@ -23,7 +23,7 @@ async fn a_healthy_cluster_passes_and_a_standby_says_what_it_does_not_know() {
     let vcenter = Vcenter::start(&cluster.scenario(0..3)).await;
     let leader = start_candidate(&cluster, &vcenter).await;
     cluster.register(0..3).await;
-    cluster.wait_until_initialised(0..3, &leader).await;
+    cluster.wait_until_initialized(0..3, &leader).await;
     let waited = ask(&leader, &["check", "--wait", "--quiet", "--timeout=60s"]).await;
     assert_eq!((waited.code, waited.output.as_str()), (Some(0), ""), "{}", waited.messages);
     let (code, report) = json(&leader, &["check"]).await;
@@ -68,7 +68,7 @@ async fn a_broken_cluster_fails_with_the_ids_of_the_causes() {
     let mut daemon = cluster.start_on(&config, &[]);
     daemon.wait_for_line(" started", LIMIT).await;
     cluster.register(0..1).await;
-    cluster.wait_until_initialised(0..1, &daemon).await;
+    cluster.wait_until_initialized(0..1, &daemon).await;
     // No VM has the UUID of this Node.
     cluster.register(3..4).await;
     let nodes: Api<Node> = Api::all(cluster.client.clone());

@@ -17,7 +17,7 @@ async fn explain_deletion_shows_what_holds_a_node_until_its_remedy_is_applied() 
     let vcenter = Vcenter::start(&cluster.scenario(0..3)).await;
     let leader = start_candidate(&cluster, &vcenter).await;
     cluster.register(0..3).await;
-    cluster.wait_until_initialised(0..3, &leader).await;
+    cluster.wait_until_initialized(0..3, &leader).await;
     let nodes = Api::<Node>::all(cluster.client.clone());
     let (stays, silent, gone) = (cluster.name(0), cluster.name(1), cluster.name(2));
     let explain = async |name: &str| ask(&leader, &["explain", "deletion", name]).await;
@@ -61,7 +61,7 @@ async fn explain_deletion_shows_what_holds_a_node_until_its_remedy_is_applied() 
     assert!(
         code == Some(2)
             && output.contains("does not exist: see its last decisions")
-            && output.contains("Z Initialised: "),
+            && output.contains("Z Initialized: "),
         "{output}"
     );
 

@@ -26,7 +26,7 @@ async fn a_pause_holds_every_deletion_until_it_is_ended_and_allow_needs_a_proof(
     let vcenter = Vcenter::start(&cluster.scenario(0..3)).await;
     let leader = start_candidate_in(&namespace, &cluster, &vcenter, &FLAGS).await;
     cluster.register(0..3).await;
-    cluster.wait_until_initialised(0..3, &leader).await;
+    cluster.wait_until_initialized(0..3, &leader).await;
     let standby = start_candidate_in(&namespace, &cluster, &vcenter, &FLAGS).await;
     let nodes = Api::<Node>::all(cluster.client.clone());
     let (stays, gone) = (cluster.name(1), cluster.name(2));

@@ -48,7 +48,7 @@ async fn a_change_that_the_watch_has_not_reported_is_shown_with_the_number_of_ca
     let vcenter = Vcenter::start(&cluster.scenario(0..2)).await;
     let leader = start_candidate(&cluster, &vcenter).await;
     cluster.register(0..2).await;
-    cluster.wait_until_initialised(0..2, &leader).await;
+    cluster.wait_until_initialized(0..2, &leader).await;
     let [name, other] = [cluster.name(0), cluster.name(1)];
     let server = format!("{}:{}", vcenter.host(), vcenter.port());
 
@@ -105,7 +105,7 @@ async fn at_most_two_read_again_at_the_same_time_and_what_is_known_is_shown_with
     let vcenter = Vcenter::start(&cluster.scenario(0..1)).await;
     let leader = start_candidate(&cluster, &vcenter).await;
     cluster.register(0..1).await;
-    cluster.wait_until_initialised(0..1, &leader).await;
+    cluster.wait_until_initialized(0..1, &leader).await;
     let name = cluster.name(0);
     let vm = ["explain", "vm", &name, "--fresh"];
     wait_for(&leader, &vm, 0, "as known").await;

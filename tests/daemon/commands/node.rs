@@ -23,7 +23,7 @@ async fn a_node_without_a_zone_its_vm_and_its_address_are_explained() {
     vcenter.detach_tag("k8s-zone", "zone-a", &Object::host("host-1")).await;
     let leader = start_candidate(&cluster, &vcenter).await;
     cluster.register(0..3).await;
-    cluster.wait_until_initialised(1..3, &leader).await;
+    cluster.wait_until_initialized(1..3, &leader).await;
     let [held, settled] = [cluster.name(0), cluster.name(1)];
 
     let screen = eventually("the Node is held and nothing is left to write", LIMIT, async || {
@@ -38,7 +38,7 @@ async fn a_node_without_a_zone_its_vm_and_its_address_are_explained() {
     compare_with_page("explain node NAME", &screen_of(&screen, &cluster, &vcenter));
 
     let (code, report) = json(&leader, &["explain", "node", &settled]).await;
-    assert_eq!((code, report["summary"].as_str()), (Some(0), Some("initialised, up to date")), "{report:#}");
+    assert_eq!((code, report["summary"].as_str()), (Some(0), Some("initialized, up to date")), "{report:#}");
     let facts = |title: &str| {
         let sections = report["sections"].as_array().unwrap();
         sections.iter().find(|section| section["title"] == title).map(|section| section["facts"].clone()).unwrap()

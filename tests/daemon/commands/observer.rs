@@ -135,7 +135,7 @@ async fn checks_pass_without_a_daemon_with_one_login_and_no_write_but_the_login_
     let node = site.run(&["explain", "node", &cluster.name(1)]).await;
     assert_eq!(node.code, Some(1), "{}{}", node.output, node.messages);
     for part in [
-        "not initialised: a new leader would write to it\n",
+        "not initialized: a new leader would write to it\n",
         ": what the leader waits for is not known here\n",
         "topology.kubernetes.io/zone=zone-b",
         "reconcile         not known: only the leader knows",
@@ -327,7 +327,7 @@ async fn a_deletion_is_explained_up_to_the_clocks_of_the_leader() {
     let vcenter = Vcenter::start(&cluster.scenario(0..2)).await;
     cluster.register(0..2).await;
     let mut daemon = cluster.start_for(&vcenter, &[]).await;
-    cluster.wait_until_initialised(0..2, &daemon).await;
+    cluster.wait_until_initialized(0..2, &daemon).await;
     assert_eq!(daemon.stop(LIMIT).await.code(), Some(0), "{}", daemon.output().tail(20));
     vcenter.destroy_vm(&uuid(1)).await;
     let name = cluster.name(1);

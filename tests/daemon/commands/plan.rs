@@ -71,7 +71,7 @@ fn has(changes: &[Value], kind: &str, reason: &str) -> bool {
     changes.iter().any(|change| change["kind"] == kind && change["reason"] == reason)
 }
 
-/// Checks that the announced updates are those between two versions of a Node that waited for its initialisation.
+/// Checks that the announced updates are those between two versions of a Node that waited for its initialization.
 fn assert_written(changes: &[Value], before: &Node, after: &Node) {
     let present = values(before);
     let written = values(after);
@@ -157,7 +157,7 @@ async fn what_is_announced_for_a_node_is_written_next() {
         let change = json!({"metadata": {"annotations": {"test.example/event": "1"}}});
         nodes.patch(name, &PatchParams::default(), &Patch::Merge(change)).await.unwrap();
     }
-    cluster.wait_until_initialised(0..2, &daemon).await;
+    cluster.wait_until_initialized(0..2, &daemon).await;
     assert_written(&changes_of(&announced, &joins), &before, &nodes.get(&joins).await.unwrap());
 
     let incomplete = ask(&daemon, &["plan", "--wait", "--timeout=2s"]).await;
@@ -178,7 +178,7 @@ async fn a_standby_has_no_plan_and_names_the_leader() {
     let vcenter = Vcenter::start(&cluster.scenario(0..1)).await;
     let leader = start_candidate(&cluster, &vcenter).await;
     cluster.register(0..1).await;
-    cluster.wait_until_initialised(0..1, &leader).await;
+    cluster.wait_until_initialized(0..1, &leader).await;
     let waited = ask(&leader, &["plan", "--wait", "--quiet", "--timeout=60s"]).await;
     assert_eq!((waited.code, waited.output.as_str()), (Some(0), ""), "{}", waited.messages);
 
@@ -222,7 +222,7 @@ async fn a_rehearsal_writes_nothing_and_announces_what_the_daemon_then_writes() 
     let nodes = Api::<Node>::all(cluster.client.clone());
     let before = nodes.get(&name).await.unwrap();
     let daemon = cluster.start_for(&vcenter, &[]).await;
-    cluster.wait_until_initialised(0..2, &daemon).await;
+    cluster.wait_until_initialized(0..2, &daemon).await;
     assert_written(&changes_of(&announced, &name), &before, &nodes.get(&name).await.unwrap());
     let settled = site.run(&["plan", "--compare"]).await;
     assert_eq!(settled.code, Some(0), "{}{}", settled.output, settled.messages);

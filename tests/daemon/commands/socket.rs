@@ -64,7 +64,7 @@ async fn two_thousand_connections_with_half_requests_stop_neither_nodes_nor_prob
             assert_eq!(admin.get("/livez", None, &mut daemon).await.0, 200, "after {number} connections");
         }
     }
-    cluster.wait_until_initialised(0..3, &daemon).await;
+    cluster.wait_until_initialized(0..3, &daemon).await;
     let after = Usage::of(process).unwrap().resident;
     assert!(after < before + GROWTH, "{before} kB before, {after} kB after");
     drop(open);

@@ -147,9 +147,9 @@ async fn only_the_silent_node_of_a_destroyed_machine_goes() {
     let daemon = cluster.start(&config, &["--node-monitor-period=1s"]);
     let world = World { cluster: &cluster, daemon: &daemon, manager: &manager };
     for number in 0..NODES {
-        let is_initialised =
+        let is_initialized =
             |node: &Node| !NodeView::of(node).uninitialized && NodeView::of(node).provider_id.is_some();
-        world.until("is initialised", number, |node| node.is_some_and(is_initialised)).await;
+        world.until("is initialized", number, |node| node.is_some_and(is_initialized)).await;
     }
     let before = cluster.nodes().await;
 

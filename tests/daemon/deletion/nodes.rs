@@ -44,7 +44,7 @@ async fn a_node_recreated_under_the_same_name_is_not_deleted_for_the_old_one() {
     }
     let took = world.until_deleted(gone, proved).await;
     assert!(proved - since + took >= LONG_GRACE && took <= LONG_GRACE + PROMPT, "{took:?}");
-    world.until_initialised(again).await;
+    world.until_initialized(again).await;
     world.stay(&[again, tainted], &[Role::Live.number()]).await;
 }
 

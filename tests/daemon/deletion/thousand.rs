@@ -50,7 +50,7 @@ fn machine(number: usize) -> Machine {
     Machine::new(&name(number), &Model::uuid(number)).ip(&address(number))
 }
 
-/// Returns a Node as the daemon leaves it, so that it needs no initialisation.
+/// Returns a Node as the daemon leaves it, so that it needs no initialization.
 fn node(cluster: &Cluster, fake: &FakeVcenter, number: usize) -> Node {
     let mut node = cluster.marked(KubeletNode::new(&name(number), &Model::uuid(number)).ready()).build();
     let record = json!({

@@ -73,7 +73,7 @@ pub struct World {
 }
 
 impl World {
-    /// Starts a world on the shared API server. All its nodes are initialised and ready.
+    /// Starts a world on the shared API server. All its nodes are initialized and ready.
     pub async fn start(models: Vec<Model>, homes: [usize; 4]) -> Self {
         Self::start_on(ApiServer::shared().await, models, homes, &SHORT).await
     }
@@ -94,7 +94,7 @@ impl World {
         world.configure(&(0..world.fakes.len()).collect::<Vec<_>>());
         world.uids = join_all(ALL.map(async |role| world.register(role).await)).await;
         world.start_daemon();
-        join_all(ALL.map(|role| world.until_initialised(role.number()))).await;
+        join_all(ALL.map(|role| world.until_initialized(role.number()))).await;
         world
     }
 
@@ -193,9 +193,9 @@ impl World {
         .await;
     }
 
-    pub async fn until_initialised(&self, number: usize) {
+    pub async fn until_initialized(&self, number: usize) {
         let name = self.cluster.name(number);
-        eventually(&format!("{name} is initialised"), LIMIT, async || {
+        eventually(&format!("{name} is initialized"), LIMIT, async || {
             let node = self.nodes().get(&name).await.map_err(|error| error.to_string())?;
             let view = NodeView::of(&node);
             let is_recorded = node.metadata.annotations.is_some_and(|all| all.contains_key("vsphere-ccm.dev/vm"));

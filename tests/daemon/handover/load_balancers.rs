@@ -60,7 +60,7 @@ pub struct Balanced {
 }
 
 impl Balanced {
-    /// Starts the replicas, and waits until all of them lead or stand by, and the Nodes are initialised. There is no
+    /// Starts the replicas, and waits until all of them lead or stand by, and the Nodes are initialized. There is no
     /// Service.
     pub async fn start() -> Self {
         let server = ApiServer::audited().await;
@@ -87,7 +87,7 @@ impl Balanced {
             let daemon = start(&cluster, &config, &kubeconfig, &admin);
             replicas.push(Replica { user: user.clone(), kubeconfig, config, admin, daemon });
         }
-        cluster.wait_until_initialised(0..NODES, &replicas[0].daemon).await;
+        cluster.wait_until_initialized(0..NODES, &replicas[0].daemon).await;
         let (judged_versions, writes) = (0, Vec::new());
         Self { server, cluster, _vcenter: vcenter, nsx, services, replicas, users, judged_versions, writes }
     }

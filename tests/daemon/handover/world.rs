@@ -122,7 +122,7 @@ impl World {
         let next = self.leader_but(Some(leader));
         let ((), next) = tokio::join!(wave.join(part(BEFORE)..part(AFTER)), next);
         let (taken_over, left) = (told.elapsed(), wave.waiting().await.len());
-        wave.until_initialised(&self.replicas[next].daemon).await;
+        wave.until_initialized(&self.replicas[next].daemon).await;
         println!(
             "{hit:?}: replica {} was hit with {waiting} of {} nodes waiting; replica {} led {taken_over:.1?} later, with {left} \
              of {} waiting, and {:.1?} after the hit there were none",
@@ -168,21 +168,21 @@ impl World {
         leader_but(&self.cluster, &daemons, before, LIMIT).await
     }
 
-    /// Waits until all joined nodes are initialised and agree with their machines.
-    pub async fn until_all_are_initialised(&self) {
+    /// Waits until all joined nodes are initialized and agree with their machines.
+    pub async fn until_all_are_initialized(&self) {
         let leader = self.leader_but(None).await;
         let daemon = &self.replicas[leader].daemon;
-        eventually("all nodes are initialised", LIMIT, async || match self.cluster.views().await {
+        eventually("all nodes are initialized", LIMIT, async || match self.cluster.views().await {
             views if views.len() == self.joined && (0..self.joined).all(|number| self.is_done(number, &views)) => {
                 Ok(())
             }
             views => Err(format!("of {}: {views:?}\n{}", self.joined, daemon.output().tail(20))),
         })
         .await;
-        self.cluster.wait_until_initialised(0..self.joined, daemon).await;
+        self.cluster.wait_until_initialized(0..self.joined, daemon).await;
     }
 
-    /// Whether a node is initialised and has the address of its machine.
+    /// Whether a node is initialized and has the address of its machine.
     fn is_done(&self, number: usize, views: &BTreeMap<String, NodeView>) -> bool {
         let is_its = |view: &NodeView| view.addresses.contains(&format!("InternalIP={}", ip(number)));
         views.get(&self.cluster.name(number)).is_some_and(|view| !view.uninitialized && is_its(view))
@@ -221,7 +221,7 @@ impl Wave<'_> {
         nodes.items.iter().map(NodeView::of).collect()
     }
 
-    /// Returns the views of the nodes that are not initialised.
+    /// Returns the views of the nodes that are not initialized.
     async fn waiting(&self) -> Vec<NodeView> {
         self.views().await.into_iter().filter(|view| view.uninitialized).collect()
     }
@@ -234,8 +234,8 @@ impl Wave<'_> {
         .await;
     }
 
-    async fn until_initialised(&self, daemon: &Daemon) {
-        eventually("all that joined are initialised", LIMIT, async || match self.waiting().await {
+    async fn until_initialized(&self, daemon: &Daemon) {
+        eventually("all that joined are initialized", LIMIT, async || match self.waiting().await {
             waiting if waiting.is_empty() => Ok(()),
             waiting => Err(format!("{waiting:?}\n{}", daemon.output().tail(20))),
         })

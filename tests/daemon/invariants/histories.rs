@@ -35,7 +35,7 @@ use By::{Daemon, Missed, Proved, Test, Unproved};
 /// One version: its time in seconds, its author and its content. `None` is a deletion.
 type Step = (u64, By, Option<Value>);
 
-/// Returns a node that waits for initialisation, ready or not.
+/// Returns a node that waits for initialization, ready or not.
 fn waiting(ready: &str) -> Value {
     json!({
         "metadata": {"name": "n-0", "uid": "u", "labels": {"own": "1"}},
@@ -147,7 +147,7 @@ fn at_second(at: u64, mut node: Node, before: &Node) -> Node {
     node
 }
 
-/// Prepends the registration and the initialisation by the daemon.
+/// Prepends the registration and the initialization by the daemon.
 fn then(mut steps: Vec<Step>) -> Vec<Step> {
     let ready = if steps.iter().any(|step| matches!(step.1, Daemon | Proved(_) | Unproved(_)) && step.2.is_none()) {
         "Unknown"
@@ -180,12 +180,12 @@ fn each_rule_is_broken_by_a_history_of_its_own() {
             then(vec![(2, Daemon, some(with(done("True"), |node| node["spec"]["providerID"] = "vsphere://2".into())))]),
         ),
         (
-            "an initialised node was made uninitialised",
+            "an initialized node was made uninitialized",
             Runs,
             then(vec![(2, Daemon, some(taint(done("True"), UNINITIALIZED_TAINT)))]),
         ),
         (
-            "initialised without a provider ID",
+            "initialized without a provider ID",
             Runs,
             vec![
                 (0, Test, some(waiting("True"))),
@@ -193,18 +193,18 @@ fn each_rule_is_broken_by_a_history_of_its_own() {
             ],
         ),
         (
-            "initialised without an address",
+            "initialized without an address",
             Runs,
             vec![(0, Test, some(waiting("True"))), (1, Daemon, some(lost_address()))],
         ),
-        ("an initialised node lost its InternalIP", Runs, then(vec![(2, Daemon, some(lost_address()))])),
+        ("an initialized node lost its InternalIP", Runs, then(vec![(2, Daemon, some(lost_address()))])),
         (
-            "an initialised node lost its Hostname",
+            "an initialized node lost its Hostname",
             Runs,
             then(vec![(2, Daemon, some(address(done("True"), &[("InternalIP", "10.0.0.1")])))]),
         ),
-        ("an initialised node has no address:", Runs, vec![(0, Test, some(lost_address()))]),
-        ("an initialised node has no address:", Runs, then(vec![(9, Missed(2), some(lost_address()))])),
+        ("an initialized node has no address:", Runs, vec![(0, Test, some(lost_address()))]),
+        ("an initialized node has no address:", Runs, then(vec![(9, Missed(2), some(lost_address()))])),
         (
             "the label topology.kubernetes.io/zone was removed",
             Runs,
@@ -235,7 +235,7 @@ fn each_rule_is_broken_by_a_history_of_its_own() {
             IsGone,
             then(vec![(2, Test, some(done("False"))), (9, Daemon, None)]),
         ),
-        ("an uninitialised node was deleted", IsGone, vec![(0, Test, some(waiting("Unknown"))), (9, Daemon, None)]),
+        ("an uninitialized node was deleted", IsGone, vec![(0, Test, some(waiting("Unknown"))), (9, Daemon, None)]),
         ("a node was deleted within the grace period", IsGone, then(vec![(1, Daemon, None)])),
         (
             "a node was deleted within the grace period",
@@ -287,7 +287,7 @@ fn what_a_daemon_may_do_breaks_none() {
     let moved = || address(done("True"), &[("InternalIP", "10.0.0.2"), ("Hostname", "n-0")]);
     let old_zone = "failure-domain.beta.kubernetes.io/zone";
     let cases: Vec<(&str, bool, Truth, Vec<Step>)> = vec![
-        ("initialised", false, Runs, then(Vec::new())),
+        ("initialized", false, Runs, then(Vec::new())),
         ("another address", false, Runs, then(vec![(2, Daemon, some(moved()))])),
         ("labels follow", true, Runs, then(vec![(2, Daemon, some(labelled(old_zone, "zone-b")))])),
         (
@@ -402,5 +402,5 @@ fn what_happened_is_counted() {
         rules.take(Version { at: start, node, is_deletion: false, missed_since: None }, &machine).unwrap();
     }
     let seen = &rules.seen;
-    assert_eq!([seen.writes, seen.initialised, seen.readdressed, seen.shutdowns, seen.deleted], [3, 1, 1, 1, 0]);
+    assert_eq!([seen.writes, seen.initialized, seen.readdressed, seen.shutdowns, seen.deleted], [3, 1, 1, 1, 0]);
 }

@@ -5,8 +5,8 @@
 pub struct Seen {
     /// Versions that the daemon wrote.
     pub writes: usize,
-    /// Nodes that the daemon initialised.
-    pub initialised: usize,
+    /// Nodes that the daemon initialized.
+    pub initialized: usize,
     /// Nodes that the daemon deleted.
     pub deleted: usize,
     /// Deleted nodes of the control plane.
@@ -15,7 +15,7 @@ pub struct Seen {
     pub proofs: usize,
     /// Deletions whose daemon was killed before it could log the proof.
     pub lost_proofs: usize,
-    /// Writes that changed addresses of an initialised node.
+    /// Writes that changed addresses of an initialized node.
     pub readdressed: usize,
     /// Writes that added or removed a shutdown taint.
     pub shutdowns: usize,
@@ -26,7 +26,7 @@ impl Seen {
     pub fn lacks(&self, least: &Seen) -> Vec<String> {
         let pairs = [
             ("writes", self.writes, least.writes),
-            ("initialised", self.initialised, least.initialised),
+            ("initialized", self.initialized, least.initialized),
             ("deleted", self.deleted, least.deleted),
             ("of the control plane deleted", self.control_plane, least.control_plane),
             ("deletions with their proof", self.proofs, least.proofs),
@@ -47,7 +47,7 @@ fn a_run_in_which_too_little_happened_is_told() {
     let none = Seen::default();
     let all = Seen {
         writes: 1,
-        initialised: 1,
+        initialized: 1,
         deleted: 1,
         control_plane: 1,
         proofs: 1,

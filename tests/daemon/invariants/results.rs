@@ -18,14 +18,14 @@ pub struct Result {
     provider_id: String,
     addresses: Vec<String>,
     labels: BTreeMap<&'static str, Option<String>>,
-    is_initialised: bool,
+    is_initialized: bool,
     is_marked_as_shut_down: bool,
     /// vCenter and machine. The host is not compared, because the daemon delays the write after a vMotion.
     vm: [String; 2],
 }
 
 /// Returns the daemon's part of each Node by name. Labels that do not follow the machine have the zone at the time of
-/// the initialisation. Of such labels only the existence is compared.
+/// the initialization. Of such labels only the existence is compared.
 fn results(nodes: &BTreeMap<String, Node>, follows: bool) -> BTreeMap<String, Result> {
     let result = |node: &Node| {
         let label = |key: &str| node.metadata.labels.as_ref()?.get(key).cloned();
@@ -34,7 +34,7 @@ fn results(nodes: &BTreeMap<String, Node>, follows: bool) -> BTreeMap<String, Re
             provider_id: provider_id(node).to_owned(),
             addresses: by_type(node),
             labels: labels("").into_iter().map(|(key, _)| (key, label(key).map(value))).collect(),
-            is_initialised: !has_taint(node, UNINITIALIZED_TAINT),
+            is_initialized: !has_taint(node, UNINITIALIZED_TAINT),
             is_marked_as_shut_down: has_taint(node, SHUTDOWN_TAINT),
             vm: machine(node),
         }

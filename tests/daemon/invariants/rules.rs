@@ -31,7 +31,7 @@ const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
 pub struct Rules {
     /// Time that a node must be Ready=Unknown before its deletion.
     grace: Duration,
-    /// Whether labels follow the machine. Otherwise they keep their values from the initialisation.
+    /// Whether labels follow the machine. Otherwise they keep their values from the initialization.
     follows: bool,
     /// Limits for the deletions of one daemon, if there are any.
     limits: Option<Limits>,
@@ -139,10 +139,10 @@ impl Rules {
             }
             _ => {}
         }
-        let has_all = !is_initialised_without_address(&node);
+        let has_all = !is_initialized_without_address(&node);
         let shown = text_if(!has_all, &node);
         self.nodes.insert(uid, Known::next(known, node, written.or(missed_since).unwrap_or(at)));
-        hold(has_all, &format!("an initialised node has no address:\n{shown}"))
+        hold(has_all, &format!("an initialized node has no address:\n{shown}"))
     }
 
     fn take_deletion(&mut self, node: &Node, at: Instant, missed_since: Option<Instant>) -> Result<(), String> {
@@ -159,7 +159,7 @@ impl Rules {
         // The content of missed versions is unknown.
         if missed_since.is_none() {
             let checked = hold(is_silent(&known.node), "a node was deleted whose kubelet reports")
-                .and_then(|()| hold(!has_taint(&known.node, UNINITIALIZED_TAINT), "an uninitialised node was deleted"));
+                .and_then(|()| hold(!has_taint(&known.node, UNINITIALIZED_TAINT), "an uninitialized node was deleted"));
             checked.map_err(|what| told(&what, &known.node, node))?;
         }
         let others = is_control_plane.then(|| self.control_plane(at));
@@ -244,7 +244,7 @@ impl Rules {
     fn count(&mut self, old: &Node, new: &Node) {
         let changes = |key| has_taint(old, key) != has_taint(new, key);
         self.seen.writes += 1;
-        self.seen.initialised += usize::from(changes(UNINITIALIZED_TAINT));
+        self.seen.initialized += usize::from(changes(UNINITIALIZED_TAINT));
         self.seen.shutdowns += usize::from(changes(SHUTDOWN_TAINT));
         self.seen.readdressed += usize::from(!has_taint(old, UNINITIALIZED_TAINT) && addresses(old) != addresses(new));
     }
@@ -253,20 +253,20 @@ impl Rules {
         hold(others(old) == others(new), "what is not the daemon's was changed")?;
         let (before, after) = (provider_id(old), provider_id(new));
         hold(before.is_empty() || before == after, "the provider ID was changed")?;
-        let was_initialised = !has_taint(old, UNINITIALIZED_TAINT);
-        let is_initialised = !has_taint(new, UNINITIALIZED_TAINT);
-        hold(is_initialised || !was_initialised, "an initialised node was made uninitialised")?;
-        hold(!is_initialised || was_initialised || !after.is_empty(), "initialised without a provider ID")?;
-        hold(!is_initialised || was_initialised || has_ip(new), "initialised without an address")?;
-        for address in addresses(old).iter().filter(|_| was_initialised) {
+        let was_initialized = !has_taint(old, UNINITIALIZED_TAINT);
+        let is_initialized = !has_taint(new, UNINITIALIZED_TAINT);
+        hold(is_initialized || !was_initialized, "an initialized node was made uninitialized")?;
+        hold(!is_initialized || was_initialized || !after.is_empty(), "initialized without a provider ID")?;
+        hold(!is_initialized || was_initialized || has_ip(new), "initialized without an address")?;
+        for address in addresses(old).iter().filter(|_| was_initialized) {
             let still = addresses(new).iter().any(|now| now.type_ == address.type_);
-            hold(still, &format!("an initialised node lost its {}", address.type_))?;
+            hold(still, &format!("an initialized node lost its {}", address.type_))?;
         }
         for (key, _) in labels("") {
             let (before, after) = (label(old, key), label(new, key));
             hold(before.is_none() || after.is_some(), &format!("the label {key} was removed"))?;
         }
-        if was_initialised && !self.follows {
+        if was_initialized && !self.follows {
             for (key, _) in labels("").into_iter().filter(|(key, _)| key.contains("beta")) {
                 let (before, after) = (label(old, key), label(new, key));
                 hold(before.is_none() || before == after, &format!("the label {key} was changed"))?;
@@ -353,8 +353,8 @@ pub fn addresses(node: &Node) -> &[NodeAddress] {
     node.status.as_ref().and_then(|status| status.addresses.as_deref()).unwrap_or_default()
 }
 
-/// Whether the node is initialised without an address. Pods would be scheduled to it and be unreachable.
-fn is_initialised_without_address(node: &Node) -> bool {
+/// Whether the node is initialized without an address. Pods would be scheduled to it and be unreachable.
+fn is_initialized_without_address(node: &Node) -> bool {
     !has_taint(node, UNINITIALIZED_TAINT) && !has_ip(node)
 }
 

@@ -121,7 +121,7 @@ impl World {
             let replica = world.start_replica(&FLAGS);
             world.replicas.push(replica);
         }
-        world.cluster.wait_until_initialised(0..NODES.end, &world.replicas[0].daemon).await;
+        world.cluster.wait_until_initialized(0..NODES.end, &world.replicas[0].daemon).await;
         for number in 0..LASTING_SERVICES {
             // The first Service has no policies, and each has different ports.
             world.act(Action::Create(number, number + 1, number * 7)).await;
@@ -319,7 +319,7 @@ impl World {
     async fn differences(&self) -> Vec<String> {
         let nodes = self.cluster.nodes().await;
         let pending = nodes.values().filter(|node| has_taint(node, UNINITIALIZED_TAINT));
-        let pending: Vec<String> = pending.map(|node| format!("{} is not initialised", node.name_any())).collect();
+        let pending: Vec<String> = pending.map(|node| format!("{} is not initialized", node.name_any())).collect();
         [pending, self.services.differences(&self.nsx, nodes.values()).await].concat()
     }
 

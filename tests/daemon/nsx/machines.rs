@@ -50,7 +50,7 @@ async fn an_address_that_no_machine_has_leads_nowhere_and_a_silent_vcenter_chang
     for number in 0..2 {
         site.join(number, &[]).await;
     }
-    site.cluster.wait_until_initialised(0..2, &first).await;
+    site.cluster.wait_until_initialized(0..2, &first).await;
     let labels = site.cluster.labels();
     let (label, value) = labels.split_once('=').unwrap();
     let service = json!({

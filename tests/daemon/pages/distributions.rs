@@ -42,12 +42,12 @@ impl Reader {
         assert!(!printed.contains("created"), "{printed}");
     }
 
-    /// Starts the pod, and checks that it initialises the nodes.
-    async fn assert_initialises(&self) {
+    /// Starts the pod, and checks that it initializes the nodes.
+    async fn assert_initializes(&self) {
         assert_eq!(image_and_variables(self, SET).await.0, IMAGE);
         self.cluster.register(0..2).await;
         let mut daemon = self.start_pod(SET).await;
-        self.until_initialised(&daemon).await;
+        self.until_initialized(&daemon).await;
         assert_eq!(daemon.stop(LIMIT).await.code(), Some(0));
     }
 }
@@ -64,7 +64,7 @@ async fn install(journey: &'static str, steps: &'static str) -> Reader {
     reader.follow(steps, 2, "").await;
     let printed = reader.follow(steps, 3, "").await;
     assert!(printed.ends_with("daemonset.apps/vsphere-cloud-controller-manager created\n"), "{printed}");
-    reader.assert_initialises().await;
+    reader.assert_initializes().await;
     reader
 }
 
@@ -107,7 +107,7 @@ async fn a_reader_installs_in_a_workload_cluster_of_cluster_api() {
     let template = "--output=go-template={{index .data \"credentials.yaml\" | base64decode}}";
     let arguments = ["get", "secret", "vsphere-ccm-credentials", template];
     reader.apply(&kubectl(Some(&reader.server), &arguments, "").await.unwrap()).await;
-    reader.assert_initialises().await;
+    reader.assert_initializes().await;
     reader.end();
 }
 
@@ -120,6 +120,6 @@ async fn a_reader_installs_in_a_cluster_of_rancher() {
     reader.follow(steps, 1, "").await;
     reader.apply(&reader.shell.read("additional-manifest.yaml")).await;
     reader.follow(steps, 2, &password()).await;
-    reader.assert_initialises().await;
+    reader.assert_initializes().await;
     reader.end();
 }

@@ -50,7 +50,7 @@ async fn an_upgrade_from_upstreams_chart_reads_the_secret_that_its_own_vsphere_c
     let notes = helm(&["upgrade", "vsphere-cpi", ours, "--reuse-values", "--set", set]).await;
     reader.cluster.register(0..2).await;
     let daemon = reader.start_pod(CHART_SET).await;
-    reader.until_initialised(&daemon).await;
+    reader.until_initialized(&daemon).await;
     drop(daemon);
 
     // After the restriction from the notes the program reads only that Secret.

@@ -33,7 +33,7 @@ async fn a_reader_changes_the_password_stops_deletions_and_removes_the_program()
     install(&reader).await;
     let mut daemon = reader.start_pod(SET).await;
     reader.cluster.register(0..2).await;
-    reader.until_initialised(&daemon).await;
+    reader.until_initialized(&daemon).await;
 
     reader.vcenter.set_login(ACCOUNT, OTHER_PASSWORD).await;
     let printed = reader.run("Change the password of vCenter", 0, &format!("{OTHER_PASSWORD}\n")).await;

@@ -49,7 +49,7 @@ pub async fn what_limits_allow(seed: u64, seconds: u64) {
     world.control_plane = CONTROL_PLANE;
     let began = Instant::now();
     world.populate(1, NODES).await;
-    until(&mut world, "every node is initialised", |nodes| {
+    until(&mut world, "every node is initialized", |nodes| {
         nodes.len() == NODES && !nodes.iter().any(|node| has_taint(node, UNINITIALIZED_TAINT))
     })
     .await;
@@ -68,7 +68,7 @@ pub async fn what_limits_allow(seed: u64, seconds: u64) {
     println!("with limits: {:.0?}; the daemon: {seen:?}", began.elapsed());
     // The events that the steps above await, with any seed.
     let least = Seen {
-        initialised: NODES,
+        initialized: NODES,
         deleted: LIMIT + HALF,
         control_plane: HALF,
         proofs: seen.deleted,

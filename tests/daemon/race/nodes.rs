@@ -71,7 +71,7 @@ impl World<'_> {
         self.judged.written(written, began)
     }
 
-    pub(super) async fn is_uninitialised(&self, number: usize) -> bool {
+    pub(super) async fn is_uninitialized(&self, number: usize) -> bool {
         let node = self.judged.nodes.get_opt(&self.cluster.name(number)).await.unwrap();
         node.is_some_and(|node| has_taint(&node, UNINITIALIZED_TAINT))
     }

@@ -334,8 +334,8 @@ impl<'a> World<'a> {
             self.act(Action::Address(number, 1)).await;
             if self.judged.machines[number].is_there {
                 self.act(Action::Register(number)).await;
-            } else if self.is_uninitialised(number).await {
-                // The daemon never deletes a node that was not initialised, because its machine may still appear.
+            } else if self.is_uninitialized(number).await {
+                // The daemon never deletes a node that was not initialized, because its machine may still appear.
                 self.act(Action::DeleteNode(number)).await;
             }
             self.act(Action::NodeIp(number, NodeIp::None)).await;

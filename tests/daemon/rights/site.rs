@@ -174,7 +174,7 @@ impl Site {
                 self.cluster.register(0..4).await;
             }
         }
-        self.cluster.wait_until_initialised(0..4, &daemons[0]).await;
+        self.cluster.wait_until_initialized(0..4, &daemons[0]).await;
         for mut daemon in daemons {
             assert_eq!(daemon.stop(LIMIT).await.code(), Some(0), "{}", daemon.output().tail(20));
         }
@@ -238,7 +238,7 @@ impl Site {
         let mut first = self.start(&port).await;
         first.wait_for_line("became leader", LIMIT).await;
         cluster.register(0..4).await;
-        cluster.wait_until_initialised(0..4, &first).await;
+        cluster.wait_until_initialized(0..4, &first).await;
         self.change_an_address(&first).await;
         self.resize_a_machine().await;
         self.break_the_configuration(&first).await;
@@ -248,7 +248,7 @@ impl Site {
         assert_eq!(first.stop(LIMIT).await.code(), Some(0), "{}", first.output().tail(20));
         second.wait_for_line("became leader", LIMIT).await;
         cluster.register(4..6).await;
-        cluster.wait_until_initialised(4..6, &second).await;
+        cluster.wait_until_initialized(4..6, &second).await;
         self.destroy_a_machine(&second).await;
         let statuses = self.ask_for_metrics(&other_port, &mut second).await;
         let checks = self.checks(&other_port, &mut second).await;

@@ -26,7 +26,7 @@ pub fn object(bytes: &[u8]) {
             !facts.has_provider_id || facts.search_uuid() == facts.provider_id.as_ref(),
             "searched by another UUID"
         );
-        assert!(!facts.is_initialized || facts.provider_id.is_some(), "initialised without a machine");
+        assert!(!facts.is_initialized || facts.provider_id.is_some(), "initialized without a machine");
         let recorded = facts.recorded.as_deref().map(Location::to_record);
         assert_eq!(
             recorded.as_deref().and_then(Location::parse).as_ref(),

@@ -25,7 +25,7 @@ fn logged_in(is_rest: bool, status: u16, body: &[u8]) -> Client {
     vcenter
 }
 
-/// Checks a result: an answer with an error status is not a value. `is_absent` recognises the value that a 404 may
+/// Checks a result: an answer with an error status is not a value. `is_absent` recognizes the value that a 404 may
 /// become.
 fn judge<T: std::fmt::Debug>(status: u16, bytes: &[u8], answer: Result<T, Error>, is_absent: impl Fn(&T) -> bool) {
     match answer {

@@ -3,20 +3,20 @@
 use serde_json::json;
 use support::sandbox;
 
-use super::{assert_initialised_without_a_network, assert_plugin_asks_the_leader, assert_plugin_runs_a_job, shell};
+use super::{assert_initialized_without_a_network, assert_plugin_asks_the_leader, assert_plugin_runs_a_job, shell};
 use crate::cluster::{Cluster, TAG, TEST_LIMIT};
 use crate::images::IMAGE;
 use crate::nodes::{K3S, KUBEADM, label, register};
 
 #[test]
-fn the_chart_initialises_the_node_that_it_runs_on_before_there_is_a_network() {
+fn the_chart_initializes_the_node_that_it_runs_on_before_there_is_a_network() {
     sandbox::run(TEST_LIMIT, async |sandbox| {
         let mut cluster = Cluster::without_kubelet(sandbox).await;
         cluster.create_secret();
         register(&mut cluster, &KUBEADM).await;
         label(&cluster, &KUBEADM);
         let notes = shell(&cluster, &install(&cluster));
-        let pod = assert_initialised_without_a_network(&cluster, "chart", &KUBEADM).await;
+        let pod = assert_initialized_without_a_network(&cluster, "chart", &KUBEADM).await;
         println!("{notes}");
         assert_plugin_asks_the_leader(&cluster);
         assert_plugin_runs_a_job(&cluster).await;
@@ -38,7 +38,7 @@ fn the_chart_initialises_the_node_that_it_runs_on_before_there_is_a_network() {
         register(&mut cluster, &K3S).await;
         label(&cluster, &K3S);
         shell(&cluster, &format!("{} --set k8sServiceHost=127.0.0.1", install(&cluster)));
-        assert_initialised_without_a_network(&cluster, "chart on K3s", &K3S).await;
+        assert_initialized_without_a_network(&cluster, "chart on K3s", &K3S).await;
     });
 }
 

@@ -3,13 +3,13 @@
 use support::real_node::add_pod_network;
 use support::sandbox;
 
-use super::{assert_initialised_without_a_network, delete, shell};
+use super::{assert_initialized_without_a_network, delete, shell};
 use crate::cluster::{Cluster, LIMIT, NODE, TEST_LIMIT, eventually, forward};
 use crate::nodes::{K3S, KUBEADM, RKE2, label, readiness, register, taints};
 use crate::pod::{name, restarts};
 
 #[test]
-fn each_overlay_initialises_the_node_that_it_runs_on_before_there_is_a_network() {
+fn each_overlay_initializes_the_node_that_it_runs_on_before_there_is_a_network() {
     sandbox::run(TEST_LIMIT, async |sandbox| {
         let mut cluster = Cluster::without_kubelet(sandbox).await;
         cluster.configure();
@@ -17,7 +17,7 @@ fn each_overlay_initialises_the_node_that_it_runs_on_before_there_is_a_network()
         register(&mut cluster, &KUBEADM).await;
         label(&cluster, &KUBEADM);
         shell(&cluster, "kubectl apply -k manifests/overlays/kubeadm");
-        assert_initialised_without_a_network(&cluster, "kubeadm", &KUBEADM).await;
+        assert_initialized_without_a_network(&cluster, "kubeadm", &KUBEADM).await;
         // This command waits for readiness. It does not depend on taints.
         shell(&cluster, "kubectl -n kube-system rollout status daemonset/vsphere-cloud-controller-manager");
         delete(&cluster, "manifests/overlays/kubeadm").await;
@@ -31,7 +31,7 @@ fn each_overlay_initialises_the_node_that_it_runs_on_before_there_is_a_network()
         label(&cluster, &RKE2);
         cluster.kustomization("my-rke2", "overlays/rke2", &["api-server-address"], "");
         shell(&cluster, "kubectl apply -k my-rke2");
-        assert_initialised_without_a_network(&cluster, "RKE2", &RKE2).await;
+        assert_initialized_without_a_network(&cluster, "RKE2", &RKE2).await;
         delete(&cluster, "my-rke2").await;
 
         // K3s applies the files in its folder as soon as the API server runs, before it has labelled the first Node.
@@ -39,7 +39,7 @@ fn each_overlay_initialises_the_node_that_it_runs_on_before_there_is_a_network()
         shell(&cluster, "kubectl kustomize my-k3s >k3s.yaml && kubectl apply -f k3s.yaml");
         register(&mut cluster, &K3S).await;
         label(&cluster, &K3S);
-        assert_initialised_without_a_network(&cluster, "K3s", &K3S).await;
+        assert_initialized_without_a_network(&cluster, "K3s", &K3S).await;
         delete(&cluster, "my-k3s").await;
 
         // The port of KubePrism.
@@ -47,7 +47,7 @@ fn each_overlay_initialises_the_node_that_it_runs_on_before_there_is_a_network()
         register(&mut cluster, &KUBEADM).await;
         label(&cluster, &KUBEADM);
         shell(&cluster, "kubectl apply -k manifests/overlays/talos");
-        let pod = assert_initialised_without_a_network(&cluster, "Talos", &KUBEADM).await;
+        let pod = assert_initialized_without_a_network(&cluster, "Talos", &KUBEADM).await;
 
         add_pod_network();
         eventually(

@@ -6,7 +6,7 @@ use std::process::Command;
 use support::real_node::STATIC_PODS;
 use support::sandbox;
 
-use super::{assert_initialised_without_a_network, assert_plugin_asks_the_leader, shell};
+use super::{assert_initialized_without_a_network, assert_plugin_asks_the_leader, shell};
 use crate::cluster::{Cluster, LIMIT, TEST_LIMIT, eventually};
 use crate::nodes::{KUBEADM, label, register};
 use crate::pod::name;
@@ -15,7 +15,7 @@ const POD: &str = include_str!("../../../manifests/static-pod/pod/pod.yaml");
 const KUSTOMIZATION: &str = include_str!("../../../manifests/static-pod/pod/kustomization.yaml");
 
 #[test]
-fn the_static_pod_initialises_the_node_whose_kubelet_starts_it() {
+fn the_static_pod_initializes_the_node_whose_kubelet_starts_it() {
     sandbox::run(TEST_LIMIT, async |sandbox| {
         let mut cluster = Cluster::without_kubelet(sandbox).await;
         be_a_node_of_kubeadm(&cluster);
@@ -31,7 +31,7 @@ fn the_static_pod_initialises_the_node_whose_kubelet_starts_it() {
         shell(&cluster, "kubectl apply -k manifests/static-pod");
         shell(&cluster, &commands(POD, "#   "));
         shell(&cluster, &commands(KUSTOMIZATION, "# "));
-        let pod = assert_initialised_without_a_network(&cluster, "static pod", &KUBEADM).await;
+        let pod = assert_initialized_without_a_network(&cluster, "static pod", &KUBEADM).await;
         assert!(pod["metadata"]["annotations"]["kubernetes.io/config.mirror"].is_string(), "{pod}");
         assert_plugin_asks_the_leader(&cluster);
         // The pod has no service account, and no objects of the other forms exist.

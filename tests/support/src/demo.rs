@@ -33,7 +33,7 @@ use nsx::Nsx;
 use screen::Screen;
 use table::Table;
 
-/// Longest initialisation of all nodes. After it the demo fails.
+/// Longest initialization of all nodes. After it the demo fails.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Longest time until the changed address is visible.
 const CHANGE_PATIENCE: Duration = Duration::from_secs(20);
@@ -190,12 +190,12 @@ impl Stage {
     }
 
     async fn play(&mut self, once: bool) -> Result<(), String> {
-        self.follow(PATIENCE, "not all nodes were initialised", |stage| stage.table.is_complete()).await?;
+        self.follow(PATIENCE, "not all nodes were initialized", |stage| stage.table.is_complete()).await?;
         let counts = self.vcenter.counts().await;
         let took = self.table.last_ready().unwrap_or_default();
         self.note("");
         self.note(&format!(
-            "{} nodes initialised within {} of the daemon's start, with {} vCenter calls over {} SOAP and {} REST session(s):",
+            "{} nodes initialized within {} of the daemon's start, with {} vCenter calls over {} SOAP and {} REST session(s):",
             self.machines.len(),
             seconds(took),
             counts.total,

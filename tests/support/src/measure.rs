@@ -1,10 +1,10 @@
 //! Tools to measure a cluster with many nodes, for `tests/bench`.
 //!
-//! They create nodes of real size without kubelets, measure when each of them is initialised and which writes were
+//! They create nodes of real size without kubelets, measure when each of them is initialized and which writes were
 //! made, and repeat the same writes with a plain client.
 
 pub mod floor;
-pub mod initialisation;
+pub mod initialization;
 pub mod kubelet;
 pub mod steady_state;
 pub mod writes;

@@ -9,7 +9,7 @@ use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::json;
 
-/// Taint of a Node that no cloud-controller-manager has initialised yet.
+/// Taint of a Node that no cloud-controller-manager has initialized yet.
 pub const UNINITIALIZED_TAINT: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 /// Annotation with the value of a kubelet's `--node-ip`.
 pub const PROVIDED_NODE_IP: &str = "alpha.kubernetes.io/provided-node-ip";
@@ -201,7 +201,7 @@ pub async fn set_ready(nodes: &Api<Node>, name: &str, status: &str, message: &st
     nodes.patch_status(name, &PatchParams::default(), &patch).await
 }
 
-/// The state of a Node's initialisation, for conditions and failure messages.
+/// The state of a Node's initialization, for conditions and failure messages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeView {
     /// `spec.providerID`.

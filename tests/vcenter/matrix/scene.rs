@@ -182,7 +182,7 @@ fn is_of_other(name: &str) -> bool {
 }
 
 impl Scene {
-    /// Starts both vCenters and the provider, with initialised nodes.
+    /// Starts both vCenters and the provider, with initialized nodes.
     pub async fn start(is_simulator: bool, zones: &'static [&'static str], tag_poll: Duration) -> Rc<Self> {
         let names = ["n-1", "n-2", "n-3", "n-4"];
         let others = ["m-1", "m-2"];

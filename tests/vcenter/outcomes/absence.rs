@@ -13,7 +13,7 @@ use crate::world::node;
 #[tokio::test]
 async fn a_destroyed_machine_is_absent_and_the_proof_says_what_was_looked_at() {
     let mut scene = Scene::start(vec![one(), Model::small()]).await;
-    let node = scene.initialised("n").await;
+    let node = scene.initialized("n").await;
     scene.told(&node, "exists").await;
     scene.fake().destroy_vm("n");
     let proof = scene.told(&node, "absent").await;
@@ -30,9 +30,9 @@ async fn a_destroyed_machine_is_absent_and_the_proof_says_what_was_looked_at() {
 }
 
 #[tokio::test]
-async fn a_node_that_is_not_initialised_or_says_no_uuid_has_no_absent_machine() {
+async fn a_node_that_is_not_initialized_or_says_no_uuid_has_no_absent_machine() {
     let scene = Scene::start(vec![one()]).await;
-    let known = scene.initialised("n").await;
+    let known = scene.initialized("n").await;
     scene.fake().destroy_vm("n");
     scene.told(&known, "absent").await;
     let mut tainted = known.clone();
@@ -40,7 +40,7 @@ async fn a_node_that_is_not_initialised_or_says_no_uuid_has_no_absent_machine() 
     tainted.spec.as_mut().unwrap().taints = Some(vec![taint]);
     let bare = with_record(node("n", UUID), &known.metadata.annotations.clone().unwrap()["vsphere-ccm.dev/vm"]);
     for (case, node, expected) in [
-        ("not initialised", tainted, "VMNotFound"),
+        ("not initialized", tainted, "VMNotFound"),
         ("without a provider ID", bare, "VMNotFound"),
         ("malformed", with_provider_id(known.clone(), "vsphere://n"), "MalformedProviderID"),
         ("another provider's", with_provider_id(known.clone(), "aws:///zone/i-1"), "ForeignProviderID"),
@@ -116,7 +116,7 @@ async fn a_destroyed_machine_is_held_while_a_piece_of_the_proof_is_missing() {
     ];
     join_all(cases.map(|(case, break_it, reason, part)| async move {
         let scene = Scene::start(vec![one(), Model::small()]).await;
-        let node = scene.initialised("n").await;
+        let node = scene.initialized("n").await;
         break_it(&scene);
         scene.fake().destroy_vm("n");
         let message = scene.told(&node, reason).await;
@@ -129,7 +129,7 @@ async fn a_destroyed_machine_is_held_while_a_piece_of_the_proof_is_missing() {
 async fn a_host_that_vcenter_does_not_hear_from_is_no_evidence() {
     for state in ["disconnected", "notResponding"] {
         let scene = Scene::start(vec![one()]).await;
-        let node = scene.initialised("n").await;
+        let node = scene.initialized("n").await;
         scene.fake().set_host_connection("host-2", state);
         scene.fake().destroy_vm("n");
         let message = scene.told(&node, "HostNotConnected").await;
@@ -139,7 +139,7 @@ async fn a_host_that_vcenter_does_not_hear_from_is_no_evidence() {
         scene.running.stop().await;
     }
     let scene = Scene::start(vec![one()]).await;
-    let node = scene.initialised("n").await;
+    let node = scene.initialized("n").await;
     scene.fake().set_path_readable("HostSystem", "host-2", "runtime.connectionState", false);
     scene.fake().destroy_vm("n");
     let message = scene.told(&node, "NoPermission").await;
@@ -150,7 +150,7 @@ async fn a_host_that_vcenter_does_not_hear_from_is_no_evidence() {
 #[tokio::test]
 async fn a_vcenter_restored_from_a_backup_proves_nothing_until_it_hears_from_the_host() {
     let mut scene = Scene::start(vec![one()]).await;
-    let node = scene.initialised("n").await;
+    let node = scene.initialized("n").await;
     scene.fake().restore_from_backup(&["n"]).await;
     for _ in 0..2 {
         let message = scene.told(&node, "HostNotConnected").await;
@@ -168,7 +168,7 @@ async fn a_vcenter_restored_from_a_backup_proves_nothing_until_it_hears_from_the
 #[tokio::test]
 async fn an_id_that_a_restored_vcenter_gives_to_another_machine_is_told() {
     let scene = Scene::start(vec![one()]).await;
-    let node = scene.initialised("n").await;
+    let node = scene.initialized("n").await;
     scene.fake().restore_from_backup(&["n"]).await;
     scene.fake().reconnect_host("host-2");
     assert_eq!(scene.fake().create_vm(Machine::new("other", OTHER).ip("10.0.0.9")), "vm-1");
@@ -182,7 +182,7 @@ async fn an_id_that_a_restored_vcenter_gives_to_another_machine_is_told() {
 #[tokio::test]
 async fn a_machine_that_moved_with_its_host_is_proved_gone_at_its_new_place() {
     let scene = Scene::start(vec![one()]).await;
-    let node = scene.initialised("n").await;
+    let node = scene.initialized("n").await;
     scene.fake().move_host("host-2", "dc-2");
     scene.found_with(&node, |metadata| metadata.record.contains("datacenter-2")).await;
     scene.told(&node, "exists").await;
@@ -195,7 +195,7 @@ async fn a_machine_that_moved_with_its_host_is_proved_gone_at_its_new_place() {
 #[tokio::test]
 async fn a_folder_that_is_gone_is_vouched_for_by_its_datacenter() {
     let scene = Scene::start(vec![one()]).await;
-    let node = scene.initialised("n").await;
+    let node = scene.initialized("n").await;
     scene.fake().destroy_vm("n");
     scene.fake().remove_object("Folder", "vm");
     let proof = scene.told(&node, "absent").await;
@@ -205,7 +205,7 @@ async fn a_folder_that_is_gone_is_vouched_for_by_its_datacenter() {
 #[tokio::test]
 async fn w35_one_silent_vcenter_holds_deletion_and_nothing_else() {
     let scene = Scene::start(vec![one(), Model::small()]).await;
-    let node = scene.initialised("n").await;
+    let node = scene.initialized("n").await;
     scene.fakes[1].stop_listening().await;
     scene.told(&node, "exists").await;
     assert_eq!(address(&scene.found(&node).await), "10.0.0.1");
@@ -227,7 +227,7 @@ async fn w35_a_datacenter_that_does_not_exist_hides_no_machine_of_another() {
 #[tokio::test]
 async fn a_machine_of_a_vcenter_that_is_not_configured_any_more_is_unknown() {
     let mut scene = Scene::start(vec![one(), Model::small()]).await;
-    let node = scene.initialised("n").await;
+    let node = scene.initialized("n").await;
     let removed = scene.fakes.remove(0);
     scene.restart(&node).await;
     let message = scene.told(&node, "VCenterNotConfigured").await;
@@ -238,7 +238,7 @@ async fn a_machine_of_a_vcenter_that_is_not_configured_any_more_is_unknown() {
 #[tokio::test]
 async fn proofs_are_few_at_a_time_and_none_waits_for_ever() {
     let scene = Scene::start(vec![one()]).await;
-    let node = scene.initialised("n").await;
+    let node = scene.initialized("n").await;
     scene.fake().destroy_vm("n");
     scene.told(&node, "absent").await;
     scene.fake().every("FindAllByUuid", Trouble::Hang);
@@ -286,7 +286,7 @@ async fn w33_no_answer_half_an_answer_and_a_wrong_answer_are_never_absence() {
         Trouble::Cut(388),
     ];
     let scene = Scene::start(vec![one()]).await;
-    let node = scene.initialised("n").await;
+    let node = scene.initialized("n").await;
     scene.fake().destroy_vm("n");
     scene.told(&node, "absent").await;
     for operation in ["FindAllByUuid", "RetrievePropertiesEx"] {
@@ -307,7 +307,7 @@ async fn an_account_that_may_not_read_the_root_folder_is_told_once() {
     let told = || log.lines("the account has no System.Read on the root folder").len();
     let mut scene = Scene::start(vec![one()]).await;
     let asked = |scene: &Scene| scene.fake().counts().of("HasPrivilegeOnEntity");
-    let node = scene.initialised("n").await;
+    let node = scene.initialized("n").await;
     assert_eq!((asked(&scene), told()), (1, 0));
     scene.fake().set_readable("Folder", "Datacenters", false);
     // Without an answer the next session asks again. With an answer no other session asks.

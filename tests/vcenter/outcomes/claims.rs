@@ -13,7 +13,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 #[tokio::test]
 async fn a_machine_that_backs_a_node_backs_no_second_one_until_that_node_is_gone() {
     let mut scene = Scene::start(vec![one()]).await;
-    let old = scene.initialised("old").await;
+    let old = scene.initialized("old").await;
     // The same machine, registered under another name, with the UUID in either byte order.
     for (index, uuid) in [UUID, SWAPPED].into_iter().enumerate() {
         let new = node(&format!("new-{index}"), uuid);
@@ -26,7 +26,7 @@ async fn a_machine_that_backs_a_node_backs_no_second_one_until_that_node_is_gone
             }
             let message = scene.unknown(&new, "VMBacksAnotherNode").await;
             assert!(message.contains("n (vm-1 on") && message.contains("backs Node old"), "{message}");
-            assert_eq!(address(&scene.found(&old).await), "10.0.0.1", "the node that is initialised keeps it");
+            assert_eq!(address(&scene.found(&old).await), "10.0.0.1", "the node that is initialized keeps it");
         }
         scene.running.cluster.put_all(vec![new.clone()]);
         assert_eq!(vm_of(&scene.found(&new).await), "vm-1");
@@ -37,9 +37,9 @@ async fn a_machine_that_backs_a_node_backs_no_second_one_until_that_node_is_gone
 
 /// A machine that was installed again under another host name.
 #[tokio::test]
-async fn a_machine_that_joins_again_under_its_new_name_is_initialised_while_the_old_node_is_unknown() {
+async fn a_machine_that_joins_again_under_its_new_name_is_initialized_while_the_old_node_is_unknown() {
     let scene = Scene::start(vec![one()]).await;
-    let old = scene.initialised("old").await;
+    let old = scene.initialized("old").await;
     let new = node("new", SWAPPED);
     let rename = |name: &str| scene.fake().change_vm("n", |vm| vm.text("guest.hostName", name));
     // The name of its guest is neither node's name.
@@ -64,7 +64,7 @@ async fn a_machine_that_joins_again_under_its_new_name_is_initialised_while_the_
     scene.told(&silent, "exists").await;
     let joined = with_record(with_provider_id(new.clone(), &found.provider_id), &found.record);
     scene.running.cluster.put(joined.clone());
-    // After the initialisation the metadata does not contain the earlier name any more.
+    // After the initialization the metadata does not contain the earlier name any more.
     scene.found_with(&joined, |metadata| metadata.earlier_name.is_none()).await;
     scene.running.stop().await;
 }
@@ -74,7 +74,7 @@ async fn a_machine_that_joins_again_under_its_new_name_is_initialised_while_the_
 async fn the_uuid_that_the_old_node_reports_does_not_keep_a_machine_from_joining_again() {
     for system_uuid in [UUID, OTHER] {
         let scene = Scene::start(vec![one()]).await;
-        let mut old = ready(scene.initialised("old").await, "Unknown");
+        let mut old = ready(scene.initialized("old").await, "Unknown");
         old.status.as_mut().unwrap().node_info.as_mut().unwrap().system_uuid = system_uuid.into();
         scene.running.cluster.put(old);
         scene.fake().change_vm("n", |vm| vm.text("guest.hostName", "new"));
@@ -83,7 +83,7 @@ async fn the_uuid_that_the_old_node_reports_does_not_keep_a_machine_from_joining
     }
 }
 
-/// Returns a Node whose kubelet claims the machine with this UUID. It seems to be initialised.
+/// Returns a Node whose kubelet claims the machine with this UUID. It seems to be initialized.
 fn forged(name: &str, system_uuid: &str, created: &str) -> Node {
     created_at(without_record(with_provider_id(node(name, system_uuid), &format!("vsphere://{UUID}"))), created)
 }
@@ -93,7 +93,7 @@ fn created_at(mut node: Node, time: &str) -> Node {
     node
 }
 
-/// Adds the taint of an uninitialised Node.
+/// Adds the taint of an uninitialized Node.
 fn tainted(mut node: Node) -> Node {
     let taint = serde_json::json!([{"key": "node.cloudprovider.kubernetes.io/uninitialized", "effect": "NoSchedule"}]);
     node.spec.get_or_insert_default().taints = serde_json::from_value(taint).unwrap();
@@ -104,7 +104,7 @@ const EARLY: &str = "2026-01-01T00:00:00Z";
 const LATE: &str = "2026-02-01T00:00:00Z";
 
 #[tokio::test]
-async fn of_two_nodes_that_are_initialised_with_one_machine_the_older_one_has_it() {
+async fn of_two_nodes_that_are_initialized_with_one_machine_the_older_one_has_it() {
     let mut scene = Scene::start(vec![one()]).await;
     let metadata = scene.found(&node("first", UUID)).await;
     // Fields that a kubelet may write do not change the result.
@@ -145,7 +145,7 @@ async fn the_node_that_the_guest_is_named_as_has_the_machine_whoever_came_first(
     scene.unknown(&own, "VMBacksAnotherNode").await;
     assert_eq!(address(&scene.found(&mallory).await), "10.0.0.1");
     rename("somebody");
-    eventually("the one that is initialised has it", LIMIT, async || {
+    eventually("the one that is initialized has it", LIMIT, async || {
         let message = scene.unknown(&own, "VMBacksAnotherNode").await;
         if message.contains("already backs Node mallory;") { Ok(()) } else { Err(message) }
     })
@@ -178,7 +178,7 @@ async fn a_node_that_is_born_with_the_provider_id_of_another_machine_gets_nothin
 #[tokio::test]
 async fn a_copy_with_the_uuid_of_anothers_machine_is_held_with_that_machine_named() {
     let scene = Scene::start(vec![one()]).await;
-    let old = scene.initialised("old").await;
+    let old = scene.initialized("old").await;
     scene.fake().change_vm("n", |vm| vm.power("poweredOff"));
     scene.fake().create_vm(Machine::new("copy", UUID).ip("10.0.0.2"));
     let new = node("new", UUID);
@@ -219,7 +219,7 @@ async fn a_provider_id_that_this_program_recorded_is_right_whatever_the_system_u
 #[tokio::test]
 async fn a_node_whose_recorded_vcenter_is_silent_gets_no_copy_from_another() {
     let mut scene = Scene::start(vec![one(), Model::small()]).await;
-    let node = scene.initialised("n").await;
+    let node = scene.initialized("n").await;
     // As after a fail-over test: the copy runs, with the name of the node.
     scene.fakes[1].create_vm(Machine::new("n", UUID).ip("10.0.0.2"));
     scene.fake().stop_listening().await;

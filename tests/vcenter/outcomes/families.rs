@@ -53,9 +53,9 @@ async fn a_first_family_is_waited_for_beyond_the_limit() {
     let scene = start("fd00::1", Duration::ZERO).await;
     let node = node("n", UUID);
     assert!(waits(&scene, &node).await.contains("IP family ipv4"));
-    // An initialised node uses the available addresses.
-    let initialised = with_provider_id(node.clone(), &format!("vsphere://{UUID}"));
-    assert_eq!(addresses(&scene.found(&initialised).await), ["fd00::1"]);
+    // An initialized node uses the available addresses.
+    let initialized = with_provider_id(node.clone(), &format!("vsphere://{UUID}"));
+    assert_eq!(addresses(&scene.found(&initialized).await), ["fd00::1"]);
     scene.running.cluster.clear();
     assert!(waits(&scene, &node).await.contains("IP family ipv4"));
     scene.fake().change_vm("n", |vm| vm.ips(&["fd00::1", "10.0.0.1"]));

@@ -62,7 +62,7 @@ impl Scene {
 #[tokio::test]
 async fn what_was_watched_to_its_end_is_proved_where_it_was_seen() {
     let scene = Scene::start(vec![one()]).await;
-    let node = scene.initialised("n").await;
+    let node = scene.initialized("n").await;
     // The record has a former host, which was removed from vCenter since then.
     let node = scene.recorded_on(&node, GONE);
     scene.told(&node, "exists").await;
@@ -75,7 +75,7 @@ async fn what_was_watched_to_its_end_is_proved_where_it_was_seen() {
 #[tokio::test]
 async fn a_machine_seen_again_after_a_break_is_watched_anew() {
     let scene = Scene::start(vec![one()]).await;
-    let node = scene.initialised("n").await;
+    let node = scene.initialized("n").await;
     scene.lose_vcenter(&node).await;
     let node = scene.recorded_on(&node, GONE);
     scene.fake().resume_listening().await;
@@ -89,7 +89,7 @@ async fn a_machine_seen_again_after_a_break_is_watched_anew() {
 async fn a_record_that_is_rewritten_while_nobody_watches_is_newer_than_what_was_seen() {
     let moved = |host| async move {
         let scene = Scene::start(vec![one()]).await;
-        let node = scene.initialised("n").await;
+        let node = scene.initialized("n").await;
         scene.lose_vcenter(&node).await;
         let node = scene.recorded_on(&node, host);
         // The place where this process saw the machine does not exist any more.
@@ -106,7 +106,7 @@ async fn a_record_that_is_rewritten_while_nobody_watches_is_newer_than_what_was_
 #[tokio::test]
 async fn after_a_break_the_machine_is_gone_only_where_it_was_seen_and_where_the_record_says() {
     let scene = Scene::start(vec![one()]).await;
-    let node = scene.initialised("n").await;
+    let node = scene.initialized("n").await;
     let old = scene.recorded_on(&node, GONE);
     scene.told(&old, "exists").await;
     scene.lose_vcenter(&old).await;
@@ -117,7 +117,7 @@ async fn after_a_break_the_machine_is_gone_only_where_it_was_seen_and_where_the_
     scene.running.stop().await;
 
     let scene = Scene::start(vec![one()]).await;
-    let node = scene.initialised("n").await;
+    let node = scene.initialized("n").await;
     let old = scene.recorded_on(&node, "host-3");
     scene.told(&old, "exists").await;
     scene.lose_vcenter(&old).await;
@@ -128,7 +128,7 @@ async fn after_a_break_the_machine_is_gone_only_where_it_was_seen_and_where_the_
     scene.running.stop().await;
 
     let scene = Scene::start(vec![one()]).await;
-    let node = scene.initialised("n").await;
+    let node = scene.initialized("n").await;
     scene.lose_vcenter(&node).await;
     scene.fake().destroy_vm("n");
     scene.fake().resume_listening().await;
@@ -140,7 +140,7 @@ async fn after_a_break_the_machine_is_gone_only_where_it_was_seen_and_where_the_
 async fn a_vm_that_may_not_be_read_any_more_was_not_watched_to_its_end() {
     // vCenter reports the loss of the right, and then the destruction.
     let scene = Scene::start(vec![one()]).await;
-    let node = scene.initialised("n").await;
+    let node = scene.initialized("n").await;
     let node = scene.recorded_on(&node, GONE);
     scene.told(&node, "exists").await;
     scene.fake().set_readable("VirtualMachine", "n", false);
@@ -154,7 +154,7 @@ async fn a_vm_that_may_not_be_read_any_more_was_not_watched_to_its_end() {
 
     // vCenter becomes unavailable before it reports the destruction.
     let scene = Scene::start(vec![one()]).await;
-    let node = scene.initialised("n").await;
+    let node = scene.initialized("n").await;
     let node = scene.recorded_on(&node, GONE);
     scene.told(&node, "exists").await;
     scene.fake().every("FindAllByUuid", Trouble::Hang);
@@ -176,7 +176,7 @@ async fn a_vm_that_may_not_be_read_any_more_was_not_watched_to_its_end() {
 #[tokio::test]
 async fn without_a_record_a_machine_that_was_not_watched_to_its_end_is_not_absent() {
     let scene = Scene::start(vec![one()]).await;
-    let node = scene.initialised("n").await;
+    let node = scene.initialized("n").await;
     scene.lose_vcenter(&node).await;
     let bare = without_record(node);
     scene.running.cluster.put(bare.clone());
@@ -191,7 +191,7 @@ async fn without_a_record_a_machine_that_was_not_watched_to_its_end_is_not_absen
 async fn a_record_of_another_vcenter_is_newer_after_a_break_and_proved_there() {
     let other = Model::small().vm(Machine::new("o", OTHER));
     let scene = Scene::start(vec![one(), other]).await;
-    let node = scene.initialised("n").await;
+    let node = scene.initialized("n").await;
     let there = record_of(&node).replace(&scene.fake().instance_uuid(), &scene.fakes[1].instance_uuid());
     scene.fakes[1].set_readable("VirtualMachine", "o", false);
     scene.lose_vcenter(&node).await;
@@ -207,7 +207,7 @@ async fn a_record_of_another_vcenter_is_newer_after_a_break_and_proved_there() {
 async fn a_cold_standby_that_leads_again_believes_what_was_recorded_meanwhile() {
     for watched in [false, true] {
         let scene = Scene::start(vec![one()]).await;
-        let node = scene.initialised("n").await;
+        let node = scene.initialized("n").await;
         if watched {
             scene.fake().destroy_vm("n");
             scene.told(&node, "absent").await;
@@ -228,7 +228,7 @@ async fn a_cold_standby_that_leads_again_believes_what_was_recorded_meanwhile() 
 #[tokio::test]
 async fn after_a_restart_the_recorded_place_counts_and_what_left_with_its_host_is_not_absent() {
     let mut scene = Scene::start(vec![one()]).await;
-    let node = scene.initialised("n").await;
+    let node = scene.initialized("n").await;
     scene.fake().migrate_vm("n", "host-3");
     let moved = scene.found_with(&node, |metadata| metadata.record.contains("host-3")).await;
     let node = scene.recorded(&node, &moved.record);
@@ -246,7 +246,7 @@ async fn after_a_restart_the_recorded_place_counts_and_what_left_with_its_host_i
 #[tokio::test]
 async fn the_record_is_urgent_while_the_host_is_in_maintenance_mode_or_not_connected() {
     let scene = Scene::start(vec![one()]).await;
-    let node = scene.initialised("n").await;
+    let node = scene.initialized("n").await;
     let (fake, is_urgent) =
         (scene.fake(), |expected| move |found: &InstanceMetadata| found.is_record_urgent == expected);
     scene.found_with(&node, is_urgent(false)).await;
@@ -265,7 +265,7 @@ async fn the_record_is_urgent_while_the_host_is_in_maintenance_mode_or_not_conne
 #[tokio::test]
 async fn a_machine_that_was_seen_to_leave_is_recorded_where_it_was_last() {
     let scene = Scene::start(vec![one()]).await;
-    let node = scene.initialised("n").await;
+    let node = scene.initialized("n").await;
     let instances = scene.instances();
     let last_record_of = async |node: &Node| match instances.instance_metadata(node).await {
         Presence::Unknown(unknown) => Ok(unknown.last_record),
@@ -286,7 +286,7 @@ async fn a_machine_that_was_seen_to_leave_is_recorded_where_it_was_last() {
 
     // Changes without a watch are unknown.
     let scene = Scene::start(vec![one()]).await;
-    let node = scene.initialised("n").await;
+    let node = scene.initialized("n").await;
     scene.lose_vcenter(&node).await;
     scene.fake().remove_host("host-2");
     scene.fake().resume_listening().await;

@@ -22,7 +22,7 @@ fn apply(scene: &Scene, fakes: &[FakeVcenter], more: &str) {
 #[tokio::test]
 async fn w52_nodes_of_a_vcenter_that_is_not_configured_any_more_are_unknown_until_it_is_back() {
     let scene = Scene::start(vec![one(), Model::small().vm(Machine::new("o", OTHER).ip("10.0.0.2"))]).await;
-    let stays = scene.initialised("n").await;
+    let stays = scene.initialized("n").await;
     let metadata = scene.found(&node("o", OTHER)).await;
     let leaves = with_record(with_provider_id(node("o", OTHER), &metadata.provider_id), &metadata.record);
     scene.running.cluster.put(leaves.clone());
@@ -68,7 +68,7 @@ async fn a_machine_that_is_gone_when_its_vcenter_is_configured_again_is_told_as_
 #[tokio::test]
 async fn a_cold_standby_says_nothing_of_the_file_and_asks_by_uuid_when_it_leads() {
     let scene = Scene::start(vec![one(), Model::small().vm(Machine::new("o", OTHER).ip("10.0.0.2"))]).await;
-    let known = scene.initialised("n").await;
+    let known = scene.initialized("n").await;
     let parsed = config::parse(&scene.fake().ini_section("vc-0", "", scene.folder.path()), "vsphere.conf").unwrap();
     let none = config::Config { vcenters: Vec::new(), ..parsed.config };
     assert!(scene.running.provider.apply(&none).unwrap().is_empty());
@@ -113,7 +113,7 @@ async fn operations(scene: &Scene) -> Vec<(&'static str, Duration)> {
         took.push((what, begun.elapsed()));
         begun = Instant::now();
     };
-    let known: Node = scene.initialised("n").await;
+    let known: Node = scene.initialized("n").await;
     done("find by UUID, metadata");
     scene.told(&known, "exists").await;
     done("exists");
@@ -156,7 +156,7 @@ async fn a_silent_vcenter_delays_nothing_of_another_and_holds_only_names_and_abs
             let limit = (*alone * 3 + Duration::from_secs(8)).min(SILENCE);
             assert!(beside < limit, "{what}: {beside:?} instead of {alone:?}");
         }
-        let known = scene.initialised("n").await;
+        let known = scene.initialized("n").await;
         let by_name = node("m", "");
         scene.fake().create_vm(Machine::new("m", OTHER).text("guest.hostName", "m"));
         scene.running.cluster.put(by_name.clone());

@@ -117,7 +117,7 @@ async fn a_node_whose_taint_somebody_takes_off_is_looked_for_again_in_both_byte_
 async fn a_machine_that_went_without_a_word_is_absent_soon_after_its_node_is_not_ready() {
     for status in ["False", "Unknown"] {
         let scene = Scene::start(vec![one(), Model::small()]).await;
-        let node = scene.initialised("n").await;
+        let node = scene.initialized("n").await;
         scene.running.cluster.put(ready(node.clone(), "True"));
         let before = scene.fake().counts().of("FindAllByUuid");
         scene.fake().destroy_vm_unnoticed("n");
@@ -139,7 +139,7 @@ async fn a_machine_that_went_without_a_word_is_absent_soon_after_its_node_is_not
 async fn a_twin_that_is_switched_on_later_is_told_of_when_the_node_is_not_ready() {
     let log = Log::keep();
     let scene = Scene::start(vec![one(), Model::small()]).await;
-    let node = scene.initialised("n").await;
+    let node = scene.initialized("n").await;
     scene.running.cluster.put(ready(node.clone(), "True"));
     let port = scene.fakes[1].port();
     scene.fakes[1].create_vm(Machine::new("copy", UUID).ip("10.0.0.2"));
@@ -159,7 +159,7 @@ async fn a_twin_that_is_switched_on_later_is_told_of_when_the_node_is_not_ready(
 #[tokio::test]
 async fn a_machine_that_is_there_is_left_in_the_view_when_its_node_is_not_ready() {
     let scene = Scene::start(vec![one()]).await;
-    let node = scene.initialised("n").await;
+    let node = scene.initialized("n").await;
     // Searches do not return the machine, as for an account without the right to see it.
     scene.fake().set_inaccessible("n");
     scene.running.cluster.put(ready(node.clone(), "True"));
@@ -182,7 +182,7 @@ async fn a_node_shows_where_its_machine_is_when_it_moves_and_not_at_the_next_pol
     let topology = TopologyLabels { objects: TopologyPlace::ALL.into_iter().collect(), prefix: "x/".into() };
     let text = |fakes: &[FakeVcenter], folder: &TempDir| sections(fakes, "", folder);
     let scene = Scene::configured(vec![one()], text, |options| options.topology = topology).await;
-    let node = scene.initialised("n").await;
+    let node = scene.initialized("n").await;
     let labels = scene.found(&node).await.topology_labels;
     let expected = [
         ("cluster", "cluster-1"),

@@ -77,7 +77,7 @@ const HIDDEN: [(&str, Change, Change); 7] = [
 async fn a_power_state_is_proven_only_while_machine_and_host_are_connected_and_begins_anew_after_a_break() {
     join_all(HIDDEN.map(|(case, hide, show)| async move {
         let scene = Scene::start(vec![one()]).await;
-        let node = scene.initialised("n").await;
+        let node = scene.initialized("n").await;
         scene.fake().change_vm("n", |vm| vm.power("poweredOff"));
         scene.power(&node, Some(PowerState::Off)).await;
         assert_eq!(scene.read_power(&node).await, Ok(PowerState::Off), "{case}");
@@ -97,7 +97,7 @@ async fn a_power_state_is_proven_only_while_machine_and_host_are_connected_and_b
 #[tokio::test]
 async fn a_power_state_lasts_through_changes_of_other_things_and_through_a_move_to_another_host() {
     let scene = Scene::start(vec![one()]).await;
-    let node = scene.initialised("n").await;
+    let node = scene.initialized("n").await;
     scene.fake().change_vm("n", |vm| vm.power("poweredOff"));
     scene.power(&node, Some(PowerState::Off)).await;
     let known = std::time::Instant::now();
@@ -122,7 +122,7 @@ async fn a_power_state_lasts_through_changes_of_other_things_and_through_a_move_
 #[tokio::test]
 async fn a_silent_vcenter_breaks_what_was_proven() {
     let scene = Scene::start(vec![one()]).await;
-    let node = scene.initialised("n").await;
+    let node = scene.initialized("n").await;
     scene.fake().change_vm("n", |vm| vm.power("poweredOff"));
     scene.power(&node, Some(PowerState::Off)).await;
     scene.fake().stop_listening().await;
@@ -146,7 +146,7 @@ async fn a_fresh_read_says_why_it_proves_nothing() {
         ("gone", gone(), "PowerStateUnknown"),
     ];
     let scene = Scene::start(vec![one()]).await;
-    let node = scene.initialised("n").await;
+    let node = scene.initialized("n").await;
     for (case, trouble, expected) in troubles {
         scene.fake().every("RetrievePropertiesEx", trouble);
         let (reason, message) = scene.read_power(&node).await.unwrap_err();
@@ -165,7 +165,7 @@ async fn a_fresh_read_says_why_it_proves_nothing() {
 async fn a_fresh_read_needs_no_change_to_be_told_and_names_object_and_privilege() {
     for denial in [Denial::LeftOut, Denial::MissingSet, Denial::Fault, Denial::FaultOf8] {
         let scene = Scene::start(vec![one().denial(denial)]).await;
-        let node = scene.initialised("n").await;
+        let node = scene.initialized("n").await;
         scene.fake().set_readable("HostSystem", "host-2", false);
         let (reason, message) = scene.read_power(&node).await.unwrap_err();
         let names_it = message.contains("HostSystem:host-2") && message.contains("System.Read");
@@ -174,7 +174,7 @@ async fn a_fresh_read_needs_no_change_to_be_told_and_names_object_and_privilege(
     }
     // The current state in vCenter is used, and not the last received update.
     let scene = Scene::start(vec![one()]).await;
-    let node = scene.initialised("n").await;
+    let node = scene.initialized("n").await;
     scene.fake().every("WaitForUpdatesEx", Trouble::Hang);
     scene.fake().change_vm("n", |vm| vm.power("poweredOff"));
     assert_eq!(scene.read_power(&node).await, Ok(PowerState::Off));
@@ -220,7 +220,7 @@ async fn a_machine_is_off_only_if_no_other_with_its_uuid_may_run() {
     ];
     for (case, twin, change, expected) in cases {
         let scene = Scene::start(vec![one(), Model::small()]).await;
-        let node = scene.initialised("n").await;
+        let node = scene.initialized("n").await;
         scene.fakes[1].create_vm(twin);
         scene.fake().change_vm("n", |vm| vm.power("poweredOff"));
         scene.power(&node, Some(PowerState::Off)).await;
@@ -243,7 +243,7 @@ async fn a_machine_is_off_only_if_no_other_with_its_uuid_may_run() {
 #[tokio::test]
 async fn while_a_vcenter_is_silent_no_machine_is_read_as_off() {
     let scene = Scene::start(vec![one(), Model::small()]).await;
-    let node = scene.initialised("n").await;
+    let node = scene.initialized("n").await;
     scene.fake().change_vm("n", |vm| vm.power("poweredOff"));
     scene.power(&node, Some(PowerState::Off)).await;
     scene.fakes[1].stop_listening().await;
@@ -258,7 +258,7 @@ async fn while_a_vcenter_is_silent_no_machine_is_read_as_off() {
 #[tokio::test]
 async fn reads_that_hang_are_few_at_a_time_and_end() {
     let scene = Scene::start(vec![one(), Model::small()]).await;
-    let node = scene.initialised("n").await;
+    let node = scene.initialized("n").await;
     scene.fake().every("RetrievePropertiesEx", Trouble::Hang);
     let reads = join_all((0..6).map(|_| scene.read_power(&node)));
     let all = tokio::time::timeout(Duration::from_secs(30), reads).await.expect("the caller waits for 30 s");

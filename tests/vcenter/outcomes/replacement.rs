@@ -31,7 +31,7 @@ async fn replace(scene: &Scene, model: Model, is_loading: bool) {
 async fn a_machine_that_was_in_the_vcenter_before_is_not_gone_because_the_new_one_does_not_have_it() {
     for is_loading in LOADING {
         let mut scene = Scene::start(vec![one()]).await;
-        let node = scene.initialised("n").await;
+        let node = scene.initialized("n").await;
         let old = scene.fake().instance_uuid();
         replace(&scene, Model::small(), is_loading).await;
         let message = scene.told(&node, "VCenterNotConfigured").await;
@@ -48,7 +48,7 @@ async fn another_machine_that_has_the_id_in_the_new_vcenter_is_not_the_nodes_and
     let nameless = || other().without("config.uuid").without("summary.config.uuid");
     for (is_loading, other) in LOADING.into_iter().flat_map(|loading| [(loading, other()), (loading, nameless())]) {
         let scene = Scene::start(vec![one()]).await;
-        let node = scene.initialised("n").await;
+        let node = scene.initialized("n").await;
         let old = scene.fake().instance_uuid();
         replace(&scene, Model::small().vm(other), is_loading).await;
         scene.told(&node, "VCenterNotConfigured").await;

@@ -19,7 +19,7 @@ async fn a_lost_right_makes_unknown_with_object_and_privilege_also_after_a_resta
     join_all(cases.map(|((denial, view), (kind, name))| async move {
         let case = format!("{denial:?}, {view:?}, {kind} {name}");
         let mut scene = Scene::start(vec![one().denial(denial).unreadable(view)]).await;
-        let node = scene.initialised("n").await;
+        let node = scene.initialized("n").await;
         for restarted in [false, true] {
             scene.fake().set_tree_readable(kind, name, false);
             if restarted {
@@ -47,7 +47,7 @@ async fn a_lost_right_makes_unknown_with_object_and_privilege_also_after_a_resta
 #[tokio::test]
 async fn an_account_without_any_role_makes_unknown_with_object_and_privilege_also_after_a_restart() {
     let mut scene = Scene::start(vec![one()]).await;
-    let node = scene.initialised("n").await;
+    let node = scene.initialized("n").await;
     let refusal = Trouble::Fault(Fault::no_permission("Folder", "group-d1"));
     for operation in ["FindAllByUuid", "RetrievePropertiesEx", "ModifyListView", "CreateListView", "Login"] {
         scene.fake().every(operation, refusal.clone());
@@ -77,7 +77,7 @@ async fn an_account_without_any_role_makes_unknown_with_object_and_privilege_als
 #[tokio::test]
 async fn a_login_that_is_refused_is_the_reason_for_known_and_for_new_nodes() {
     let scene = Scene::start(vec![one()]).await;
-    let node = scene.initialised("n").await;
+    let node = scene.initialized("n").await;
     scene.fake().set_password("another one");
     scene.fake().kill_soap_sessions(Fault::not_authenticated());
     let message = scene.told(&node, "CredentialsRejected").await;

@@ -1,8 +1,8 @@
 //! Pure: removes secrets from the parts of a bundle. Parts have no secrets by design; this is the place that makes sure
 //! of it, also for texts that others wrote, such as annotations of Nodes and messages of servers.
 //!
-//! A secret is recognised in two ways. The secrets that the process knows are masked wherever eight of their bytes
-//! occur, in any encoding in which they are sent: so a clipped secret is masked, too. Other secrets are recognised by
+//! A secret is recognized in two ways. The secrets that the process knows are masked wherever eight of their bytes
+//! occur, in any encoding in which they are sent: so a clipped secret is masked, too. Other secrets are recognized by
 //! their form: private keys, tokens, logins in URLs, and values behind words such as `password`.
 
 use crate::app::inquiries::protocol::masking::MaskedNames;
@@ -206,7 +206,7 @@ fn is_key(key: &str) -> bool {
     KEYS.iter().any(|word| key.ends_with(word))
 }
 
-/// Returns the places of secrets that are recognised by their form.
+/// Returns the places of secrets that are recognized by their form.
 fn secrets_by_form(text: &str) -> Vec<Range<usize>> {
     // Keeps the length in bytes, so that places in one text are places in the other one.
     let lower = text.to_ascii_lowercase();

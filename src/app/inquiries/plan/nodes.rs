@@ -84,7 +84,7 @@ fn add_preview(object: &mut ObjectPlan, facts: &NodePlanFacts<'_>, preview: &Nod
             object.add(PlannedChange::new(ChangeKind::Unknown, "update").with_message(message));
         }
         (None, NextStep::Blocked(blocked)) => {
-            let field = if node::is_uninitialized(facts.node) { "initialisation" } else { "update" };
+            let field = if node::is_uninitialized(facts.node) { "initialization" } else { "update" };
             object.add(
                 PlannedChange::new(ChangeKind::Hold, field)
                     .with_reason(blocked.reason.as_str())
@@ -126,8 +126,8 @@ fn add_refusal(object: &mut ObjectPlan, preview: &NodePreview, plan: &NodePlan) 
 fn add_action(object: &mut ObjectPlan, node: &Node, action: &NodeAction, defers_record: bool) {
     match action {
         NodeAction::WriteAddresses(planned) => add_addresses(object, addresses::of(node), planned),
-        NodeAction::Initialise { provider_id, metadata } => {
-            // A Node without the taint is initialised because of --adopt-untainted-nodes.
+        NodeAction::Initialize { provider_id, metadata } => {
+            // A Node without the taint is initialized because of --adopt-untainted-nodes.
             let kind = if node::is_uninitialized(node) { ChangeKind::Update } else { ChangeKind::Adopt };
             if let Some(provider_id) = provider_id {
                 object.add(PlannedChange::update("provider ID", None, Some(provider_id)).with_kind(kind));

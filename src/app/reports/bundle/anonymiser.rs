@@ -1,5 +1,5 @@
 //! Pure: replaces names and addresses by tokens. The same name has the same token in all texts of one bundle. Names are
-//! those that the process knows; addresses, UUIDs and MAC addresses are recognised by their form.
+//! those that the process knows; addresses, UUIDs and MAC addresses are recognized by their form.
 
 mod addresses;
 

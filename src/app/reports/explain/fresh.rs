@@ -221,7 +221,7 @@ mod tests {
         let report = ExplainReport {
             header: ReportHeader::of_test(),
             subject: "Node worker-7".to_owned(),
-            summary: "initialised, up to date".to_owned(),
+            summary: "initialized, up to date".to_owned(),
             state: SubjectState::Settled,
             sections: vec![section],
             fresh: Some(reading),

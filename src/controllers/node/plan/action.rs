@@ -10,14 +10,14 @@ use super::labels::LabelChanges;
 pub enum NodeAction {
     /// Replaces the address list in the status.
     WriteAddresses(Vec<NodeAddress>),
-    /// Writes all changes of an initialisation except the addresses. Also removes the uninitialized taint, if any.
-    Initialise {
+    /// Writes all changes of an initialization except the addresses. Also removes the uninitialized taint, if any.
+    Initialize {
         /// The provider ID to set; `None` if the Node already has one.
         provider_id: Option<String>,
         /// Labels and annotations to change.
         metadata: Metadata,
     },
-    /// Changes these labels and annotations of an initialised Node.
+    /// Changes these labels and annotations of an initialized Node.
     SetMetadata(Metadata),
     /// Sets this condition in the status.
     SetCondition(NodeCondition),
@@ -50,7 +50,7 @@ impl NodeAction {
                     addresses.iter().map(|address| format!("{} {}", address.type_, address.address)).collect();
                 format!("addresses [{}]", all.join(", "))
             }
-            NodeAction::Initialise { .. } => "initialised".to_owned(),
+            NodeAction::Initialize { .. } => "initialized".to_owned(),
             NodeAction::SetMetadata(Metadata { labels, annotations, removed_annotations }) => {
                 let set = labels.keys().chain(annotations.keys()).map(String::as_str);
                 let keys: Vec<_> = set.chain(removed_annotations.iter().copied()).collect();

@@ -1,4 +1,4 @@
-//! Pure: the condition that reports why a Node is not initialised, and the time of its writes.
+//! Pure: the condition that reports why a Node is not initialized, and the time of its writes.
 //!
 //! The condition becomes `False` only on Nodes that have waited for a while, and `True` only on Nodes where it is
 //! `False`. The Node has the last written reason and message, so that the next leader does not repeat the Event.
@@ -15,7 +15,7 @@ use crate::cloud::node;
 /// The condition's type.
 pub const CONDITION: &str = node::cache_filter::INITIALIZED;
 
-/// Reason and message of the condition once the Node is initialised.
+/// Reason and message of the condition once the Node is initialized.
 const DONE: (&str, &str) = ("Initialized", "The node has its addresses, provider ID and labels.");
 
 /// Shortest interval between two writes that change only the message.
@@ -24,7 +24,7 @@ const MESSAGE_PAUSE: Duration = Duration::from_secs(60);
 /// Minimum time for which a Node waits before a transient reason, such as a pending answer, is reported.
 const PASSING: Duration = Duration::from_secs(60);
 
-/// The decision about the condition of a Node that waits for initialisation.
+/// The decision about the condition of a Node that waits for initialization.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ConditionUpdate {
     /// The condition to write, if a write is due.
@@ -36,7 +36,7 @@ pub struct ConditionUpdate {
     pub again_after: Option<Duration>,
 }
 
-/// Whether the condition reports that the Node is not initialised.
+/// Whether the condition reports that the Node is not initialized.
 pub fn is_false(node: &Node) -> bool {
     node::condition(node, CONDITION).is_some_and(|condition| condition.status == "False")
 }
@@ -70,7 +70,7 @@ pub fn plan_condition(ours: &OwnNode, blocked: &NodeBlocked, after: Duration) ->
     ConditionUpdate { write: Some(write), is_new_reason: same.is_none(), again_after: None }
 }
 
-/// Returns the condition of an initialised Node. This condition replaces a condition with the status `False`.
+/// Returns the condition of an initialized Node. This condition replaces a condition with the status `False`.
 pub fn done(at: Timestamp) -> NodeCondition {
     condition("True", DONE.0, DONE.1, at, Time(at))
 }

@@ -36,11 +36,11 @@ impl Difference {
     }
 }
 
-/// Returns the labels to change on a Node that is being initialised, and messages about labels that are not set.
+/// Returns the labels to change on a Node that is being initialized, and messages about labels that are not set.
 ///
 /// Instance type, zone, region and topology labels of the cloud overwrite existing labels. The provider's additional
 /// labels and `--node-labels` apply only if the Node lacks the key.
-pub fn at_initialisation(node: &Node, metadata: &InstanceMetadata, policy: &Policy) -> (LabelChanges, Vec<String>) {
+pub fn at_initialization(node: &Node, metadata: &InstanceMetadata, policy: &Policy) -> (LabelChanges, Vec<String>) {
     let mut wanted = labels_of(node);
     for CloudLabel { pair, value, .. } in cloud_labels(metadata, policy) {
         if !value.is_empty() {
@@ -63,7 +63,7 @@ pub fn at_initialisation(node: &Node, metadata: &InstanceMetadata, policy: &Poli
     (changes(node, wanted), notes)
 }
 
-/// Returns the labels to change on an initialised Node, and the labels that stay although the cloud has other values.
+/// Returns the labels to change on an initialized Node, and the labels that stay although the cloud has other values.
 pub fn on_refresh(node: &Node, metadata: &InstanceMetadata, policy: &Policy) -> (LabelChanges, Vec<Difference>) {
     let mut wanted = labels_of(node);
     let mut differences = Vec::new();

@@ -118,7 +118,7 @@ fn perform(action: &NodeAction, node: &mut Node) {
         NodeAction::WriteAddresses(addresses) => {
             node.status.get_or_insert_default().addresses = Some(addresses.clone());
         }
-        NodeAction::Initialise { provider_id, metadata } => {
+        NodeAction::Initialize { provider_id, metadata } => {
             let taints = node::taints_without(node, TAINT_UNINITIALIZED, None);
             let spec = node.spec.get_or_insert_default();
             spec.taints = Some(taints).filter(|taints| !taints.is_empty());
@@ -172,7 +172,7 @@ fn n08(ip: &'static str) -> Form {
 
 // vectors: N-01–N-03, N-05, N-06, N-08, N-11, N-13, N-15–N-20, N-63, N-65
 #[test]
-fn nodes_are_initialised_as_upstream() {
+fn nodes_are_initialized_as_upstream() {
     let fake = "fake://12345";
     let extra = |pairs: &[(&str, &str)]| InstanceMetadata {
         additional_labels: map(pairs),
@@ -262,7 +262,7 @@ fn nodes_are_left_alone_with_a_reason() {
         ("names only", exists(metadata("fake://1", H)), u(), reason::NoAddresses),
         ("N-21, N-64", exists(metadata("", A3)), u(), reason::NoProviderID),
         ("N-22", Presence::Unknown(unknown()), u(), reason::VMNotFound),
-        ("N-50, N-51: addresses come with the initialisation", exists(pending), u(), reason::VMNotFound),
+        ("N-50, N-51: addresses come with the initialization", exists(pending), u(), reason::VMNotFound),
         ("absent", gone, u(), reason::InstanceAbsent),
     ];
     for (id, instance, before, reason) in cases {
@@ -304,7 +304,7 @@ const CURRENT: [(&str, &str); 3] = [
 
 // vectors: N-30–N-32
 #[test]
-fn labels_of_initialised_nodes_follow_their_older_form() {
+fn labels_of_initialized_nodes_follow_their_older_form() {
     let wrong = map(&[
         ("topology.kubernetes.io/zone", "wrongfoo"),
         ("topology.kubernetes.io/region", "wrongbar"),
@@ -329,7 +329,7 @@ fn labels_of_initialised_nodes_follow_their_older_form() {
 
 // vectors: N-04, N-14
 #[test]
-fn only_addresses_of_initialised_nodes_follow_the_cloud() {
+fn only_addresses_of_initialized_nodes_follow_the_cloud() {
     let everything = InstanceMetadata {
         instance_type: "t".into(),
         additional_labels: map(&[("a/b", "c")]),
@@ -357,11 +357,11 @@ fn only_addresses_of_initialised_nodes_follow_the_cloud() {
 fn addresses_are_written_before_the_taint_goes() {
     let (plan, _) = run(&tainted("U", "", ""), Presence::Exists(metadata("fake://1", A3)));
     assert!(
-        matches!(plan.actions.as_slice(), [NodeAction::WriteAddresses(_), NodeAction::Initialise { .. }]),
+        matches!(plan.actions.as_slice(), [NodeAction::WriteAddresses(_), NodeAction::Initialize { .. }]),
         "{plan:?}"
     );
     let (plan, _) = run(&tainted("U", "", A3), Presence::Exists(metadata("fake://1", A3)));
-    assert!(matches!(plan.actions.as_slice(), [NodeAction::Initialise { .. }]), "{plan:?}");
+    assert!(matches!(plan.actions.as_slice(), [NodeAction::Initialize { .. }]), "{plan:?}");
 }
 
 #[test]

@@ -21,7 +21,7 @@ pub struct NodePreview {
     pub blocked: Option<BlockedObject>,
     /// Whether the Node was up to date at its last reconcile.
     pub is_settled: bool,
-    /// Time for which this process has seen the Node wait for initialisation; zero if the Node does not wait.
+    /// Time for which this process has seen the Node wait for initialization; zero if the Node does not wait.
     pub waiting_time: Duration,
     /// The plan; `None` if the controller leaves the Node alone, because it belongs to another provider.
     pub plan: Option<NodePlan>,

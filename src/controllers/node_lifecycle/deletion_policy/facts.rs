@@ -19,7 +19,7 @@ pub struct Facts {
     pub is_control_plane: bool,
     /// Whether the Node is being deleted and waits for its finalizers.
     pub is_leaving: bool,
-    /// Whether the VM may be absent: the Node is `Ready=Unknown`, initialised, not being deleted, and has a provider ID
+    /// Whether the VM may be absent: the Node is `Ready=Unknown`, initialized, not being deleted, and has a provider ID
     /// of this provider. With `Ready=False`, the kubelet still updates its Node, perhaps on a copy of the VM that no
     /// vCenter shows.
     pub may_have_absent_vm: bool,

@@ -236,7 +236,7 @@ fn nodes_that_may_not_be_gone_are_not_suspected() {
     for (name, facts) in [
         ("Ready", facts("a", Readiness::True)),
         ("a kubelet reports", facts("a", Readiness::False)),
-        ("another provider's, or not initialised, or without provider ID", Facts { may_have_absent_vm: false, ..base }),
+        ("another provider's, or not initialized, or without provider ID", Facts { may_have_absent_vm: false, ..base }),
     ] {
         let mut case = Case::settled(&settings());
         case.saw("a", facts);
@@ -261,14 +261,14 @@ fn facts_are_read_from_the_node() {
         }))
         .unwrap()
     };
-    let initialising = crate::cloud::node::TAINT_UNINITIALIZED;
+    let initializing = crate::cloud::node::TAINT_UNINITIALIZED;
     for (case, pid, status, taint, is_own, expected) in [
         ("not Ready", "p://1", "False", "", true, false),
         ("Unknown", "p://1", "Unknown", "", true, true),
         ("Ready", "p://1", "True", "", true, false),
         ("another provider's", "p://1", "Unknown", "", false, false),
         ("without provider ID", "", "Unknown", "", true, false),
-        ("not initialised", "p://1", "Unknown", initialising, true, false),
+        ("not initialized", "p://1", "Unknown", initializing, true, false),
     ] {
         let facts = Facts::of(&node(pid, status, taint), is_own);
         assert_eq!((facts.may_have_absent_vm, facts.is_leaving), (expected, false), "{case}");

@@ -123,7 +123,7 @@ fn a_machine_is_out_of_service_when_it_was_off_for_long_enough() {
         assert_eq!(found, (expected, left.map(minutes)), "off for {off_for}, unreachable for {unreachable_for}");
     }
     let joining = node("Unknown", &[SHUTDOWN, "node.cloudprovider.kubernetes.io/uninitialized:NoSchedule"], false);
-    assert_eq!(plan(&joining, off(60), HOUR, Some(after)).changes, [], "a node that is not initialised");
+    assert_eq!(plan(&joining, off(60), HOUR, Some(after)).changes, [], "a node that is not initialized");
 }
 
 #[test]

@@ -305,7 +305,7 @@ mod tests {
     fn a_live_read_that_shows_anything_new_stops_the_deletion() {
         let began = "2026-01-01T00:00:00Z";
         let control_plane = json!({"metadata": {"labels": {"node-role.kubernetes.io/control-plane": ""}}});
-        let initialising = json!({"spec": {"taints": [
+        let initializing = json!({"spec": {"taints": [
             {"key": node::TAINT_UNINITIALIZED, "effect": "NoSchedule"},
         ]}});
         let allowed = json!({"metadata": {"annotations": {plan::ANNOTATION_ALLOW_DELETION: "true"}}});
@@ -318,7 +318,7 @@ mod tests {
             ("another machine", json!({"spec": {"providerID": "p://2"}}), false, false),
             ("Ready", ready("True", began), false, false),
             ("Ready in between", ready("Unknown", "2026-01-01T00:05:00Z"), false, false),
-            ("it waits to be initialised", initialising, false, false),
+            ("it waits to be initialized", initializing, false, false),
             ("it joined the control plane", control_plane, false, false),
             ("it is deleted already", leaving, false, false),
             ("the word is taken back", json!({}), true, false),

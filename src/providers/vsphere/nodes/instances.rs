@@ -373,7 +373,7 @@ mod tests {
             ("not checked yet", "", None, UsableAddresses::Pending),
             ("being looked up", OWN, Some((pending(), false)), UsableAddresses::Pending),
             ("found", OWN, Some((vm(&known), false)), UsableAddresses::Only(known.clone())),
-            ("found, not initialised", "", Some((vm(&known), false)), UsableAddresses::Only(known.clone())),
+            ("found, not initialized", "", Some((vm(&known), false)), UsableAddresses::Only(known.clone())),
             ("no guest address", OWN, Some((vm(&BTreeSet::new()), false)), UsableAddresses::Unknown),
             ("no match", "", Some((not_found(), true)), UsableAddresses::All),
             ("no match for a provider ID", OWN, Some((not_found(), true)), UsableAddresses::Unknown),

@@ -127,7 +127,7 @@ async fn the_live_read_counts_and_not_the_cache() {
         ("another status in between", is("Unknown")),
         ("recreated", json!({"metadata": {"uid": "uid-new"}})),
         ("another machine", json!({"spec": {"providerID": "memory://other"}})),
-        ("it waits to be initialised", taint),
+        ("it waits to be initialized", taint),
         ("deleted by somebody", json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})),
         ("of the control plane now", json!({"metadata": {"labels": {"node-role.kubernetes.io/control-plane": ""}}})),
     ];
@@ -439,7 +439,7 @@ async fn a_dry_run_sends_no_deletion() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_is_not_initialised_is_held_for_that_although_its_machine_is_gone() {
+async fn a_node_that_is_not_initialized_is_held_for_that_although_its_machine_is_gone() {
     let world = world(settings()).await;
     world.lose("a");
     let taint = json!({"spec": {"taints": [{"key": TAINT_UNINITIALIZED, "value": "true", "effect": "NoSchedule"}]}});

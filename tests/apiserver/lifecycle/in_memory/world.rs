@@ -280,7 +280,7 @@ fn id(name: &str) -> String {
     format!("memory://{name}")
 }
 
-/// Returns an initialised Node.
+/// Returns an initialized Node.
 pub fn node(name: &str, ready: &str) -> Value {
     let mut node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name},
         "spec": {"providerID": id(name)}});

@@ -158,7 +158,7 @@ fn client(count: usize) -> Client {
 /// Answer that rejects streaming lists, so that the client lists the Nodes in a single page.
 const REFUSED: &str = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","code":422,"reason":"Invalid"}"#;
 
-/// Returns an initialised Node whose kubelet does not report.
+/// Returns an initialized Node whose kubelet does not report.
 fn node(number: usize) -> String {
     let name = format!("cluster-a-md-0-{number:05}-x7k2p");
     format!(

@@ -19,12 +19,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 pub fn measure(criterion: &mut Criterion) {
     let policy = Policy::default();
     let joins = joining();
-    let is_initialised =
-        |actions: &[NodeAction]| actions.iter().any(|action| matches!(action, NodeAction::Initialise { .. }));
+    let is_initialized =
+        |actions: &[NodeAction]| actions.iter().any(|action| matches!(action, NodeAction::Initialize { .. }));
     criterion.bench_function("plan/joining", |bencher| {
         bencher.iter(|| {
             let made = plan(black_box(Some(&joins)), &policy);
-            assert!(is_initialised(&made.actions), "{made:?}");
+            assert!(is_initialized(&made.actions), "{made:?}");
             made
         });
     });

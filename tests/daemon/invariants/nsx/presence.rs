@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_need_lasts_from_the_initialisation_to_another_address_or_the_deletion() {
+    fn a_need_lasts_from_the_initialization_to_another_address_or_the_deletion() {
         let start = Instant::now();
         let at = |second| start + Duration::from_secs(second);
         let node = |address: Option<&str>| -> Node {

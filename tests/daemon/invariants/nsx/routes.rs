@@ -24,7 +24,7 @@ pub struct Destination {
     pub hop: String,
 }
 
-/// Returns the route that this Node needs. Only an initialised Node with an address and a pod network needs one.
+/// Returns the route that this Node needs. Only an initialized Node with an address and a pod network needs one.
 pub fn destination(node: &Node) -> Option<Destination> {
     let network = node.spec.as_ref()?.pod_cidr.clone()?;
     let hop = addresses(node).iter().find(|address| address.type_ == "InternalIP")?.address.clone();
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_needs_a_route_once_it_is_initialised_and_has_an_address() {
+    fn a_node_needs_a_route_once_it_is_initialized_and_has_an_address() {
         let node = |taints: &[&str], addresses: &[&str], network: Option<&str>| -> Node {
             let taints: Vec<_> = taints.iter().map(|key| json!({"key": key, "effect": "NoSchedule"})).collect();
             let addresses: Vec<_> = addresses.iter().map(|ip| json!({"type": "InternalIP", "address": ip})).collect();

@@ -1,5 +1,5 @@
 //! Upgrades with `--reuse-values` from upstream's chart and from chart 0.1.0: the chart gets only the values of the
-//! release, recognises their origin, and warns about old defaults.
+//! release, recognizes their origin, and warns about old defaults.
 
 use std::path::Path;
 

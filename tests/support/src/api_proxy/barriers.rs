@@ -11,7 +11,7 @@ use crate::eventually;
 /// Far longer than a write takes, even while this machine also compiles.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// One of the two writes of an initialisation.
+/// One of the two writes of an initialization.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Write {
     /// The first write: the addresses.

@@ -1,4 +1,4 @@
-//! `make demo`: runs a whole cluster on this machine. The daemon initialises its nodes and serves a Service on NSX.
+//! `make demo`: runs a whole cluster on this machine. The daemon initializes its nodes and serves a Service on NSX.
 //!
 //! Usage: `demo DAEMON`, the daemon's binary. `NODES` is the number of nodes (default 9). `ONCE=1` exits after the last
 //! step. `ROUTES=1` adds routes. `NODE=1` adds a real node, for which the demo runs in a sandbox.

@@ -90,7 +90,7 @@ impl Screen {
         self.size
     }
 
-    /// Prints the line of a node whose initialisation has ended, if the table is not redrawn.
+    /// Prints the line of a node whose initialization has ended, if the table is not redrawn.
     pub fn row(&mut self, table: &Table, node: &str) {
         if self.is_redrawn() {
             return;

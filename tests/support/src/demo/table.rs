@@ -30,7 +30,7 @@ impl Table {
         Self { started, rows, vm_of }
     }
 
-    /// Updates the row of a node. Returns true if this ended its initialisation.
+    /// Updates the row of a node. Returns true if this ended its initialization.
     pub fn update(&mut self, node: &str, view: NodeView) -> bool {
         let took = self.started.elapsed();
         let Some(row) = self.rows.iter_mut().find(|row| row.node == node) else { return false };
@@ -53,17 +53,17 @@ impl Table {
         self.started.elapsed()
     }
 
-    /// Returns true if all nodes are initialised.
+    /// Returns true if all nodes are initialized.
     pub fn is_complete(&self) -> bool {
         self.rows.iter().all(|row| row.took.is_some())
     }
 
-    /// Returns the names of the nodes that are not initialised.
+    /// Returns the names of the nodes that are not initialized.
     pub fn unfinished(&self) -> Vec<&str> {
         self.rows.iter().filter(|row| row.took.is_none()).map(|row| row.node.as_str()).collect()
     }
 
-    /// Returns the time when the last node was initialised.
+    /// Returns the time when the last node was initialized.
     pub fn last_ready(&self) -> Option<Duration> {
         self.rows.iter().filter_map(|row| row.took).max()
     }
@@ -93,7 +93,7 @@ impl Table {
         lines.extend(shown.iter().map(|row| cut(fit(&self.cells(row), &widths))));
         if hidden > 0 {
             let ready = self.rows.iter().filter(|row| row.took.is_some()).count();
-            lines.push(format!("and {hidden} more; {ready} of {} are initialised", self.rows.len()));
+            lines.push(format!("and {hidden} more; {ready} of {} are initialized", self.rows.len()));
         }
         lines
     }

@@ -38,7 +38,7 @@ struct Metadata {
     resource_version: String,
 }
 
-/// Initialises the nodes as they arrive, until the channel closes. Then waits until all Events are written.
+/// Initializes the nodes as they arrive, until the channel closes. Then waits until all Events are written.
 ///
 /// # Errors
 ///
@@ -47,7 +47,7 @@ pub async fn write(client: &Client, nodes: UnboundedReceiver<Registered>) -> Res
     let (nodes, mut writers) = (Arc::new(Mutex::new(nodes)), JoinSet::new());
     let (done, events) = unbounded_channel();
     for _ in 0..NODES_AT_ONCE {
-        writers.spawn(initialise(client.clone(), Arc::clone(&nodes), done.clone()));
+        writers.spawn(initialize(client.clone(), Arc::clone(&nodes), done.clone()));
     }
     drop(done);
     let events = Arc::new(Mutex::new(events));
@@ -60,8 +60,8 @@ pub async fn write(client: &Client, nodes: UnboundedReceiver<Registered>) -> Res
     Ok(())
 }
 
-/// Initialises nodes one after the other.
-async fn initialise(
+/// Initializes nodes one after the other.
+async fn initialize(
     client: Client,
     nodes: Arc<Mutex<UnboundedReceiver<Registered>>>,
     done: UnboundedSender<Registered>,
@@ -71,7 +71,7 @@ async fn initialise(
     loop {
         let Some(node) = nodes.lock().await.recv().await else { return Ok(()) };
         let name = node.name();
-        let failed = |error: String| format!("failed to initialise node {name}: {error}");
+        let failed = |error: String| format!("failed to initialize node {name}: {error}");
         let metadata = json!({ "uid": node.uid, "resourceVersion": node.version });
         let patch = Patch::Strategic(addresses(node.number, &metadata));
         let patch = request.patch_subresource("status", &name, &parameters, &patch);

@@ -16,9 +16,9 @@ const BARS: &[(&str, &str, &str)] = &[
     ("steady", "a minute", ": vCenter calls"),
     ("steady", "% of a core", ": CPU"),
     ("start-up", "s", ""),
-    ("storm-100", "s", ": last initialised"),
-    ("storm-1000", "s", ": last initialised"),
-    ("storm-5000", "s", ": last initialised"),
+    ("storm-100", "s", ": last initialized"),
+    ("storm-1000", "s", ": last initialized"),
+    ("storm-5000", "s", ": last initialized"),
     ("hand-over", "s", ""),
 ];
 

@@ -30,7 +30,7 @@ const TEN: [Quantity; 10] = [
     Quantity {
         what: "100 Nodes join at once: until the last one is initialized",
         chapter: "storm-100",
-        name: "nodes registered before the start, 10 ms a call: last initialised",
+        name: "nodes registered before the start, 10 ms a call: last initialized",
     },
     Quantity {
         what: "the same: calls to vCenter",
@@ -50,7 +50,7 @@ const TEN: [Quantity; 10] = [
     Quantity {
         what: "1,000 Nodes join at once: until the last one is initialized",
         chapter: "storm-1000",
-        name: "nodes registered before the start, 10 ms a call: last initialised",
+        name: "nodes registered before the start, 10 ms a call: last initialized",
     },
     Quantity {
         what: "start with 5,000 initialized Nodes: resident memory",
@@ -111,12 +111,12 @@ const BESIDE: [Quantity; 8] = [
     Quantity {
         what: "last of 100 Nodes initialized, 10 ms for each call to vCenter",
         chapter: "storm-100",
-        name: "nodes registered before the start, 10 ms a call: last initialised",
+        name: "nodes registered before the start, 10 ms a call: last initialized",
     },
     Quantity {
         what: "the same, 30 ms for each call",
         chapter: "storm-100",
-        name: "nodes registered before the start, 30 ms a call: last initialised",
+        name: "nodes registered before the start, 30 ms a call: last initialized",
     },
     Quantity {
         what: "calls to vCenter for 100 Nodes",
@@ -146,7 +146,7 @@ const BESIDE: [Quantity; 8] = [
     Quantity {
         what: "first Node initialized while the program runs, no delay of vCenter",
         chapter: "storm-100",
-        name: "nodes registered while it runs, 0 ms a call: first initialised",
+        name: "nodes registered while it runs, 0 ms a call: first initialized",
     },
 ];
 

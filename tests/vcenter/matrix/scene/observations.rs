@@ -87,8 +87,8 @@ impl Scene {
             if let Presence::Exists(found) = &metadata {
                 self.is_right(&name, found)?;
             }
-            let was_initialised = node.spec.as_ref().is_some_and(|spec| spec.provider_id.is_some());
-            if of_other && was_initialised {
+            let was_initialized = node.spec.as_ref().is_some_and(|spec| spec.provider_id.is_some());
+            if of_other && was_initialized {
                 let is_well = matches!(exists, Presence::Exists(()))
                     && matches!(&metadata, Presence::Exists(found) if found.stale.is_none());
                 if !is_well || took > OTHER_ANSWERS {

@@ -10,7 +10,7 @@ use crate::providers::vsphere::nodes::metadata::zones::ZoneProblem;
 use crate::providers::vsphere::nodes::reports::{VmReport, ZoneReport};
 use crate::providers::vsphere::reason as vsphere;
 
-/// Name of the taint that starts an initialisation.
+/// Name of the taint that starts an initialization.
 const TAINT: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 
 /// The beginning of a command that runs beside this process.

@@ -96,7 +96,7 @@ impl NodeInquiry {
             };
             return (SubjectState::Unknown, summary);
         };
-        let progress = if node::is_uninitialized(&self.node) { "not initialised" } else { "not up to date" };
+        let progress = if node::is_uninitialized(&self.node) { "not initialized" } else { "not up to date" };
         if let Some(blocked) = &preview.blocked {
             let age = duration(blocked.blocked_for.as_secs());
             return (SubjectState::Held, format!("{progress} for {age}: {}", blocked.reason));
@@ -123,18 +123,18 @@ impl NodeInquiry {
             };
             return (SubjectState::Held, text);
         }
-        if self.is_never_initialised() {
-            return (SubjectState::Held, "has no provider ID and no taint, so it is never initialised".to_owned());
+        if self.is_never_initialized() {
+            return (SubjectState::Held, "has no provider ID and no taint, so it is never initialized".to_owned());
         }
-        (SubjectState::Settled, "initialised, up to date".to_owned())
+        (SubjectState::Settled, "initialized, up to date".to_owned())
     }
 
     /// Returns what the Node and its VM show. Only the leader has attempts.
     fn state_without_term(&self) -> String {
         let progress = match node::is_uninitialized(&self.node) {
-            true => "not initialised",
+            true => "not initialized",
             false if node::provider_id(&self.node).is_empty() => "has no provider ID and no taint",
-            false => "initialised",
+            false => "initialized",
         };
         let reason = match self.report.as_ref().map(|report| &report.metadata) {
             Some(Presence::Unknown(unknown)) => format!(", {}", unknown.reason),
@@ -166,7 +166,7 @@ impl NodeInquiry {
     }
 
     /// Whether the node controller leaves the Node alone, because it has neither a provider ID nor the taint.
-    fn is_never_initialised(&self) -> bool {
+    fn is_never_initialized(&self) -> bool {
         let has_plan = self.preview.as_ref().is_some_and(|preview| preview.plan.is_some());
         has_plan && !node::is_uninitialized(&self.node) && node::provider_id(&self.node).is_empty()
     }
@@ -174,7 +174,7 @@ impl NodeInquiry {
     fn reason(&self) -> Option<Reason> {
         let planned = self.planned_block().map(|blocked| blocked.reason);
         let reported = self.blocked().map(|blocked| blocked.reason);
-        reported.or(planned).or_else(|| self.is_never_initialised().then_some(reason::NoProviderID))
+        reported.or(planned).or_else(|| self.is_never_initialized().then_some(reason::NoProviderID))
     }
 
     fn advice_inputs(&self) -> AdviceInputs<'_> {
@@ -217,7 +217,7 @@ impl NodeInquiry {
                 section.add_finding("reason", format!("{}: {}", planned.reason, full_message(&planned.message)));
                 planned.reason
             }
-            (None, None, _) if self.is_never_initialised() => {
+            (None, None, _) if self.is_never_initialized() => {
                 let text = "its kubelet does not run with --cloud-provider=external, or the taint was removed by hand";
                 section.add_finding("reason", format!("{}: {text}", reason::NoProviderID));
                 reason::NoProviderID
@@ -325,7 +325,7 @@ impl NodeInquiry {
         let mut section = Section::new("Written next");
         let Some(preview) = &self.preview else { return section };
         let Some(plan) = &preview.plan else {
-            section.add("", "nothing: another cloud provider has to initialise the Node");
+            section.add("", "nothing: another cloud provider has to initialize the Node");
             return section;
         };
         if plan.outcome == NextStep::Superseded {
@@ -561,7 +561,7 @@ fn add_action(section: &mut Section, action: &NodeAction) {
                 section.add("address", format!("{} {}", address.type_, clipped(&address.address)));
             }
         }
-        NodeAction::Initialise { provider_id, metadata } => {
+        NodeAction::Initialize { provider_id, metadata } => {
             section.add_some("provider ID", provider_id.as_deref().map(clipped));
             add_metadata(section, metadata);
             section.add("taint", format!("{TAINT_UNINITIALIZED} is removed, if present"));

@@ -43,7 +43,7 @@ fn tainted() -> Node {
     )
 }
 
-fn initialised() -> Node {
+fn initialized() -> Node {
     node(
         json!({"providerID": PROVIDER_ID}),
         json!({
@@ -115,7 +115,7 @@ fn written(node: &Node, plan: &NodePlan) -> Node {
             NodeAction::WriteAddresses(addresses) => {
                 after.status.get_or_insert_default().addresses = Some(addresses.clone());
             }
-            NodeAction::Initialise { provider_id, metadata } => {
+            NodeAction::Initialize { provider_id, metadata } => {
                 let spec = after.spec.get_or_insert_default();
                 spec.provider_id = provider_id.clone().or(spec.provider_id.take());
                 spec.taints.get_or_insert_default().retain(|taint| taint.key != TAINT_UNINITIALIZED);
@@ -205,7 +205,7 @@ fn what_is_announced_is_exactly_what_is_written() {
         written(&tainted(), &plan)
     };
     let mut number = 0;
-    for node in [tainted(), initialised(), untainted(), up_to_date.clone()] {
+    for node in [tainted(), initialized(), untainted(), up_to_date.clone()] {
         for answer in [
             Presence::Exists(metadata()),
             Presence::Exists(without_addresses.clone()),
@@ -272,25 +272,25 @@ fn an_answer_that_is_not_known_is_never_unchanged() {
     let held = |field: &str, reason: &str| vec![(ChangeKind::Hold, field.to_owned(), reason.to_owned())];
     for (case, node, answer, expected) in [
         ("new", tainted(), Presence::Unknown(pending.clone()), unknown("LookupPending")),
-        ("in use", initialised(), Presence::Unknown(pending), unknown("LookupPending")),
+        ("in use", initialized(), Presence::Unknown(pending), unknown("LookupPending")),
         (
             "stale",
-            initialised(),
+            initialized(),
             Presence::Exists(InstanceMetadata { stale: stale(), ..metadata() }),
             unknown("CloudUnavailable"),
         ),
-        ("another provider", tainted(), foreign, held("initialisation", "ForeignProviderID")),
+        ("another provider", tainted(), foreign, held("initialization", "ForeignProviderID")),
         (
             "a part is missing",
             tainted(),
             Presence::Exists(InstanceMetadata { pending: no_zone, ..metadata() }),
-            held("initialisation", "NoAddresses"),
+            held("initialization", "NoAddresses"),
         ),
         (
             "absent",
             tainted(),
             Presence::Absent(AbsenceProof::new("gone", [])),
-            held("initialisation", "InstanceAbsent"),
+            held("initialization", "InstanceAbsent"),
         ),
     ] {
         let object = planned(&node, &answer, &Policy::default());
@@ -300,7 +300,7 @@ fn an_answer_that_is_not_known_is_never_unchanged() {
 
 #[test]
 fn a_label_that_stays_and_a_refused_write_are_named() {
-    let object = planned(&initialised(), &Presence::Exists(metadata()), &Policy::default());
+    let object = planned(&initialized(), &Presence::Exists(metadata()), &Policy::default());
     let kept = ("label topology.kubernetes.io/zone".to_owned(), "ZoneLabelsDiffer".to_owned());
     assert_eq!(of_kinds(&object, &[ChangeKind::Keep]), [(ChangeKind::Keep, kept.0, kept.1)]);
 
@@ -335,7 +335,7 @@ fn a_node_that_cannot_be_planned_is_unknown_and_not_unchanged() {
     let unknown = Unknown::new(reason::CloudUnavailable, "no answer");
     let superseded = NodePreview {
         plan: Some(NodePlan { outcome: NextStep::Superseded, ..NodePlan::default() }),
-        ..preview(&initialised(), &Presence::Exists(metadata()), &Policy::default())
+        ..preview(&initialized(), &Presence::Exists(metadata()), &Policy::default())
     };
     let lifecycle = LifecyclePreview {
         deletion: deletion(Some(Candidacy::VmExists), None),

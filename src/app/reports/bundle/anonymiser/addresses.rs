@@ -1,4 +1,4 @@
-//! Pure: recognises IP addresses, MAC addresses and UUIDs in a text by their form. All texts are in lower case.
+//! Pure: recognizes IP addresses, MAC addresses and UUIDs in a text by their form. All texts are in lower case.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

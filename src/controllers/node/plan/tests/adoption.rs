@@ -40,7 +40,7 @@ fn addresses_of_an_adopted_node_come_before_the_rest() {
     let (plan, after) =
         run_on(tainted("", "", H).node(), Presence::Exists(machine(FoundBy::SystemUuid, A3)), &adopts());
     assert!(
-        matches!(plan.actions.as_slice(), [NodeAction::WriteAddresses(_), NodeAction::Initialise { .. }]),
+        matches!(plan.actions.as_slice(), [NodeAction::WriteAddresses(_), NodeAction::Initialize { .. }]),
         "{plan:?}"
     );
     assert_eq!(after.metadata.labels, Some(map(ZONES)));
@@ -51,7 +51,7 @@ fn a_provider_id_is_never_changed_and_such_a_node_not_adopted() {
     let (plan, after) =
         run_on(tainted("", "other://1", A3).node(), Presence::Exists(machine(FoundBy::SystemUuid, A3)), &adopts());
     assert_eq!(node::provider_id(&after), "other://1");
-    assert!(!plan.actions.iter().any(|action| matches!(action, NodeAction::Initialise { .. })), "{plan:?}");
+    assert!(!plan.actions.iter().any(|action| matches!(action, NodeAction::Initialize { .. })), "{plan:?}");
 }
 
 #[test]

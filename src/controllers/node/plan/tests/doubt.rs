@@ -28,8 +28,8 @@ fn an_old_view_is_written_to_no_node() {
         || InstanceMetadata { topology_labels: BTreeMap::from([("p/host".into(), Some("h".into()))]), ..machine() };
     let by_uuid = || InstanceMetadata { found_by: FoundBy::SystemUuid, ..machine() };
     let cases = [
-        ("to be initialised", tainted("U", "", ""), machine(), Policy::default(), true),
-        ("half initialised", tainted("U", "", other), machine(), Policy::default(), true),
+        ("to be initialized", tainted("U", "", ""), machine(), Policy::default(), true),
+        ("half initialized", tainted("U", "", other), machine(), Policy::default(), true),
         ("to be adopted", tainted("", "", other), by_uuid(), adopted(), true),
         ("other addresses", tainted("", id, other), machine(), Policy::default(), true),
         ("no zone", tainted("", id, A3), zoned(machine()), fill(), true),

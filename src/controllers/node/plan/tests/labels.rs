@@ -33,7 +33,7 @@ fn after(
 
 /// A zone label on a Node in use changes where pods are scheduled, so it is not added later.
 #[test]
-fn zone_and_region_are_written_at_initialisation_only() {
+fn zone_and_region_are_written_at_initialization_only() {
     let machine = || InstanceMetadata { instance_type: "large".into(), ..zoned(metadata("fake://1", A3)) };
     let (plan, labels) = after(map(&[]), machine(), &Policy::default());
     assert_eq!((plan.actions, labels), (vec![], map(&[])));
@@ -56,7 +56,7 @@ fn an_instance_type_of_an_older_table_does_not_differ() {
 }
 
 #[test]
-fn zone_and_region_are_filled_in_on_an_initialised_node_that_has_neither_form() {
+fn zone_and_region_are_filled_in_on_an_initialized_node_that_has_neither_form() {
     let policy = Policy { zone_labels: LabelMode::Fill, ..Policy::default() };
     let zone_only = map(&[("topology.kubernetes.io/zone", "mine")]);
     let mut region_added = zone_only.clone();
@@ -73,7 +73,7 @@ fn zone_and_region_are_filled_in_on_an_initialised_node_that_has_neither_form() 
 }
 
 #[test]
-fn labels_of_an_initialised_node_follow_the_cloud_where_they_are_asked_to() {
+fn labels_of_an_initialized_node_follow_the_cloud_where_they_are_asked_to() {
     let init = Policy::default();
     let zones = Policy { zone_labels: LabelMode::Follow, ..Policy::default() };
     let types = Policy { instance_type: LabelMode::Follow, ..Policy::default() };
@@ -177,7 +177,7 @@ fn what_was_reported_is_remembered_until_the_cloud_says_all_again() {
 }
 
 #[test]
-fn at_initialisation_the_cloud_overwrites_and_the_flag_adds() {
+fn at_initialization_the_cloud_overwrites_and_the_flag_adds() {
     let policy = Policy {
         node_labels: map(&[
             ("team", "storage"),
@@ -201,7 +201,7 @@ fn at_initialisation_the_cloud_overwrites_and_the_flag_adds() {
 }
 
 #[test]
-fn node_labels_are_for_nodes_that_are_being_initialised() {
+fn node_labels_are_for_nodes_that_are_being_initialized() {
     let policy = Policy { node_labels: map(&[("team", "storage")]), ..Policy::default() };
     let (plan, labels) = after(map(&[]), machine("", "", ""), &policy);
     assert_eq!((plan.actions, labels), (vec![], map(&[])));
@@ -243,7 +243,7 @@ fn labelled(form: Form, machine: InstanceMetadata, policy: &Policy, is_turn: boo
 }
 
 #[test]
-fn an_initialised_node_gets_the_labels_it_lacks_only_when_all_are_asked_for_and_in_its_turn() {
+fn an_initialized_node_gets_the_labels_it_lacks_only_when_all_are_asked_for_and_in_its_turn() {
     let node_labels = map(&[("a.b/c", "d"), ("pool", "blue"), ("node-role.kubernetes.io/worker", "")]);
     let join = Policy { node_labels, ..Policy::default() };
     let all = Policy { node_labels_on: NodeLabelsOn::All, ..join.clone() };

@@ -160,7 +160,7 @@ proptest! {
     }
 
     #[test]
-    fn a_node_is_initialised_only_with_provider_id_and_address(ours in any_ours(), policy in any_policy()) {
+    fn a_node_is_initialized_only_with_provider_id_and_address(ours in any_ours(), policy in any_policy()) {
         let before = &*ours.node;
         let after = done(&ours, &policy);
         let loses_taint = node::is_uninitialized(before) && !node::is_uninitialized(&after);

@@ -21,9 +21,9 @@ fn the_record_is_written_when_it_is_needed_and_not_at_every_move() {
     let id = "fake://1";
     let (yes, no) = (Some("True"), Some("False"));
     for (case, node, machine, expected) in [
-        ("at initialisation", node_with("U", "", None, no), machine("vm-1 a", false), Some("vm-1 a")),
+        ("at initialization", node_with("U", "", None, no), machine("vm-1 a", false), Some("vm-1 a")),
         (
-            "at initialisation, another is there",
+            "at initialization, another is there",
             node_with("U", "", Some("x"), no),
             machine("vm-1 a", true),
             Some("vm-1 a"),
@@ -60,8 +60,8 @@ fn the_record_is_written_when_it_is_needed_and_not_at_every_move() {
         let (plan, after) = run_on(node.clone(), Presence::Exists(machine), &Policy::default());
         assert_eq!(node::annotation(&after, ANNOTATION_VM), expected, "{case}");
         let is_written = node::annotation(&node, ANNOTATION_VM) != expected;
-        let is_initialised = node::is_uninitialized(&node);
-        assert_eq!(plan.actions.len(), usize::from(is_written || is_initialised), "{case}: {:?}", plan.actions);
+        let is_initialized = node::is_uninitialized(&node);
+        assert_eq!(plan.actions.len(), usize::from(is_written || is_initialized), "{case}: {:?}", plan.actions);
     }
 }
 
@@ -81,7 +81,7 @@ fn a4_the_record_of_a_ready_node_follows_its_machine_when_it_is_its_turn() {
         ("an old view", known(yes), stale, false),
         ("not recorded yet, which is written at once", node_with("", id, None, yes), moved(), false),
         ("not adopted yet", node_with("", "", Some("vm-1 a"), yes), moved(), false),
-        ("not initialised yet", node_with("U", id, Some("vm-1 a"), yes), moved(), false),
+        ("not initialized yet", node_with("U", id, Some("vm-1 a"), yes), moved(), false),
     ] {
         let ours = ours(node, Presence::Exists(machine));
         assert_eq!(has_moved(&ours), follows, "{case}");

@@ -1,4 +1,4 @@
-//! Tests of the condition that gives the reason why a Node is not initialised.
+//! Tests of the condition that gives the reason why a Node is not initialized.
 
 use super::*;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -76,7 +76,7 @@ fn a_node_that_waits_says_why_after_a_while_and_not_again() {
             None,
         ),
         ("by another process", 3, unknown(), stands("NoAddresses", "none", 20), None, false, after(27)),
-        ("it was initialised once", 30, unknown(), truth, fresh(100), true, None),
+        ("it was initialized once", 30, unknown(), truth, fresh(100), true, None),
         ("it may pass yet", 59, passing.clone(), None, None, false, after(1)),
         ("it does not pass", 60, passing.clone(), None, pending, true, None),
         ("it does not pass, and that is said", 500, passing.clone(), said, None, false, None),
@@ -108,16 +108,16 @@ fn the_message_is_bounded_and_then_is_still_the_same() {
 }
 
 #[test]
-fn a_condition_that_says_no_is_taken_back_where_the_node_is_initialised() {
+fn a_condition_that_says_no_is_taken_back_where_the_node_is_initialized() {
     let no = || Some(condition("False", "VMNotFound", "none", 20, 10));
     let yes = || Some(condition("True", "Initialized", "", 20, 10));
     let exists = || Presence::Exists(metadata("fake://1", A3));
     let unknown = || Presence::Unknown(Unknown::new(reason::CloudError, "away"));
     let absent = || Presence::Absent(AbsenceProof::new("gone", []));
     for (case, taints, provider_id, condition, instance, expected) in [
-        ("being initialised", "U", "", no(), exists(), vec!["initialised", "True"]),
-        ("being initialised, nothing stands", "U", "", None, exists(), vec!["initialised"]),
-        ("being initialised, yes stands", "U", "", yes(), exists(), vec!["initialised"]),
+        ("being initialized", "U", "", no(), exists(), vec!["initialized", "True"]),
+        ("being initialized, nothing stands", "U", "", None, exists(), vec!["initialized"]),
+        ("being initialized, yes stands", "U", "", yes(), exists(), vec!["initialized"]),
         ("another process died before", "", "fake://1", no(), exists(), vec!["True"]),
         ("also while the cloud is away", "", "fake://1", no(), unknown(), vec!["True"]),
         ("also when the machine is gone", "", "fake://1", no(), absent(), vec!["True"]),
@@ -138,7 +138,7 @@ fn a_condition_that_says_no_is_taken_back_where_the_node_is_initialised() {
 }
 
 #[test]
-fn an_initialised_node_never_gets_a_condition() {
+fn an_initialized_node_never_gets_a_condition() {
     let unknown = Presence::Unknown(Unknown::new(reason::CloudError, "away"));
     for node in [tainted("", "fake://1", A3).node(), tainted("X", "", A3).node()] {
         let ours = OwnNode { waiting_time: AFTER * 10, ..ours(node, unknown.clone()) };
@@ -155,7 +155,7 @@ fn what_the_api_server_refuses_is_told_like_any_other_reason() {
     let [NodeAction::SetCondition(condition)] = plan.actions.as_slice() else { panic!("{plan:?}") };
     assert_eq!(condition.reason.as_deref(), Some("WriteRefused"));
     assert_eq!(plan.event, Some((reason::WriteRefused, "forbidden".to_owned())));
-    let initialised = OwnNode { waiting_time: AFTER, ..ours(tainted("", "fake://1", A3).node(), exists) };
-    let plan = blocked_plan(&initialised, refused(), &Policy::default());
+    let initialized = OwnNode { waiting_time: AFTER, ..ours(tainted("", "fake://1", A3).node(), exists) };
+    let plan = blocked_plan(&initialized, refused(), &Policy::default());
     assert_eq!((plan.actions, plan.outcome), (vec![], NextStep::Blocked(refused())));
 }

@@ -154,7 +154,7 @@ const CHANGES: [(&str, Happening); 6] = [
         case.allow("n", true);
         case.allow("n", false);
     }),
-    ("it was not initialised", |case| {
+    ("it was not initialized", |case| {
         case.saw("n", Facts { may_have_absent_vm: false, ..facts("n", Readiness::Unknown) });
         case.not_ready("n");
     }),

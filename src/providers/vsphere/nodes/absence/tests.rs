@@ -351,7 +351,7 @@ fn a_machine_that_was_never_seen_is_unknown_unless_that_is_trusted() {
 }
 
 #[test]
-fn only_an_initialised_node_with_a_well_formed_provider_id_may_have_an_absent_machine() {
+fn only_an_initialized_node_with_a_well_formed_provider_id_may_have_an_absent_machine() {
     let with = |provider_id: &str, system_uuid: &str, taint: &str| {
         node(json!({
             "metadata": {"name": "n"},
@@ -371,7 +371,7 @@ fn only_an_initialised_node_with_a_well_formed_provider_id_may_have_an_absent_ma
         ("no provider ID", with("", SWAPPED, "other"), Err("NoProviderID")),
         ("malformed", with("vsphere://node-1", SWAPPED, "other"), Err("MalformedProviderID")),
         ("half a UUID", with("vsphere://422e4956", SWAPPED, "other"), Err("MalformedProviderID")),
-        ("not initialised", with(&id, SWAPPED, node::TAINT_UNINITIALIZED), Err("Uninitialized")),
+        ("not initialized", with(&id, SWAPPED, node::TAINT_UNINITIALIZED), Err("Uninitialized")),
     ] {
         let uuids = uuids(&node);
         let reported = uuids.as_ref().map(|uuids| uuids.iter().map(BiosUuid::to_string).collect::<Vec<_>>());

@@ -64,25 +64,25 @@ mod tests {
     }
 
     #[test]
-    fn guest_host_name_then_initialisation_then_age_decide() {
-        let initialised = |node| NodeFacts { is_initialized: true, ..node };
+    fn guest_host_name_then_initialization_then_age_decide() {
+        let initialized = |node| NodeFacts { is_initialized: true, ..node };
         let adoptable = |node| NodeFacts { is_adoptable: true, ..node };
         let timeless = |node| NodeFacts { created: None, ..node };
         let uid = |node, uid: &str| NodeFacts { uid: uid.into(), ..node };
         for (host_name, winner, loser, grounds) in [
-            ("a", node("a", 9), initialised(node("b", 1)), HOST_NAME),
-            ("a.example.com", node("a", 9), initialised(node("b", 1)), HOST_NAME),
-            ("a", node("a", 9), initialised(node("a.other.domain", 1)), HOST_NAME),
-            ("A.example.com", node("a.example.com", 9), initialised(node("a.other.domain", 1)), HOST_NAME),
-            ("a.example.com", node("a", 9), initialised(node("a.other.domain", 1)), HOST_NAME),
+            ("a", node("a", 9), initialized(node("b", 1)), HOST_NAME),
+            ("a.example.com", node("a", 9), initialized(node("b", 1)), HOST_NAME),
+            ("a", node("a", 9), initialized(node("a.other.domain", 1)), HOST_NAME),
+            ("A.example.com", node("a.example.com", 9), initialized(node("a.other.domain", 1)), HOST_NAME),
+            ("a.example.com", node("a", 9), initialized(node("a.other.domain", 1)), HOST_NAME),
             // The names of both Nodes match.
-            ("A.example.com", initialised(node("a", 9)), node("a.example.com", 1), INITIALIZED),
-            ("A.example.com", initialised(node("a.example.com", 9)), node("a", 1), INITIALIZED),
+            ("A.example.com", initialized(node("a", 9)), node("a.example.com", 1), INITIALIZED),
+            ("A.example.com", initialized(node("a.example.com", 9)), node("a", 1), INITIALIZED),
             ("a.example.com", node("a", 1), node("a.example.com", 9), OLDER),
-            ("", initialised(node("a", 9)), node("b", 1), INITIALIZED),
-            ("c", initialised(node("a", 9)), node("b", 1), INITIALIZED),
+            ("", initialized(node("a", 9)), node("b", 1), INITIALIZED),
+            ("c", initialized(node("a", 9)), node("b", 1), INITIALIZED),
             ("c", node("a", 9), adoptable(node("b", 1)), INITIALIZED),
-            ("c", initialised(node("a", 1)), initialised(node("b", 2)), OLDER),
+            ("c", initialized(node("a", 1)), initialized(node("b", 2)), OLDER),
             ("c", node("b", 1), node("a", 2), OLDER),
             ("c", node("b", 1), timeless(node("a", 0)), OLDER),
             ("c", uid(node("b", 1), "u1"), uid(node("a", 1), "u2"), OLDER),

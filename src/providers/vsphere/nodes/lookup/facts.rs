@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_initialised_with_a_provider_id_and_without_the_taint() {
+    fn a_node_is_initialized_with_a_provider_id_and_without_the_taint() {
         let taint = json!([{"key": "node.cloudprovider.kubernetes.io/uninitialized", "effect": "NoSchedule"}]);
         let id = "vsphere://422e4956-ad22-1139-6d72-59cc8f26bc90";
         for (spec, expected) in [
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_nobody_recorded_with_the_provider_id_of_another_machine_is_not_taken_as_initialised() {
+    fn a_node_that_nobody_recorded_with_the_provider_id_of_another_machine_is_not_taken_as_initialized() {
         let taint = json!([{"key": "node.cloudprovider.kubernetes.io/uninitialized", "effect": "NoSchedule"}]);
         let record = "{\"vcenter\":\"vc\",\"vm\":\"vm-3\",\"host\":null}";
         for (system_uuid, annotations, taints, expected) in [

@@ -141,7 +141,7 @@ fn what_a_node_goes_on_without_is_noted() {
 }
 
 #[test]
-fn a_node_that_joins_waits_for_its_families_and_an_initialised_one_does_not() {
+fn a_node_that_joins_waits_for_its_families_and_an_initialized_one_does_not() {
     let second = |seconds| Duration::from_secs(seconds);
     let without_limit = "is not initialized without it";
     for (case, address, is_initialized, addressed_for, expected) in [
@@ -149,8 +149,8 @@ fn a_node_that_joins_waits_for_its_families_and_an_initialised_one_does_not() {
         ("the second is missing", "10.0.0.1", false, second(119), Some(("ipv6", "at most 120 s"))),
         ("it is late", "10.0.0.1", false, second(120), None),
         ("the first is missing", "fd00::1", false, second(900), Some(("ipv4", without_limit))),
-        ("initialised", "10.0.0.1", true, second(0), None),
-        ("initialised, without the first", "fd00::1", true, second(0), None),
+        ("initialized", "10.0.0.1", true, second(0), None),
+        ("initialized, without the first", "fd00::1", true, second(0), None),
     ] {
         let record = machine(&address.split(' ').collect::<Vec<_>>());
         let node = NodeFacts { is_initialized, ..NodeFacts::default() };

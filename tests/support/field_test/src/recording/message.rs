@@ -1,4 +1,4 @@
-//! Pure: messages of a server. Known phrases, paths and addresses stay recognisable. The text between them becomes a
+//! Pure: messages of a server. Known phrases, paths and addresses stay recognizable. The text between them becomes a
 //! token.
 
 use super::tokens::Tokens;
@@ -145,7 +145,7 @@ impl Parts<'_> {
 
     fn word(&mut self, word: &str) -> usize {
         let trimmed = word.trim_end_matches(['.', ':']);
-        match recognised(self.tokens, trimmed) {
+        match recognized(self.tokens, trimmed) {
             Some(redacted) => {
                 let length = self.known(trimmed.len(), redacted);
                 self.unknown.push_str(word.get(length..).unwrap_or_default());
@@ -181,8 +181,8 @@ impl Parts<'_> {
     }
 }
 
-/// Returns the replacement of a word that is recognised by its form.
-fn recognised(tokens: &mut Tokens, word: &str) -> Option<String> {
+/// Returns the replacement of a word that is recognized by its form.
+fn recognized(tokens: &mut Tokens, word: &str) -> Option<String> {
     if words::is_own(word) {
         return Some(word.to_owned());
     }

@@ -71,7 +71,7 @@ pub(super) fn value(tokens: &mut Tokens, text: &str) -> String {
     }
 }
 
-/// Replaces a value that is recognised by its form: a UUID, an address, a time, or an id of a tag.
+/// Replaces a value that is recognized by its form: a UUID, an address, a time, or an id of a tag.
 pub(super) fn shaped(tokens: &mut Tokens, text: &str) -> Option<String> {
     if is_uuid(text) {
         return Some(tokens.uuid(&text.to_ascii_lowercase()));

@@ -134,9 +134,9 @@ fn facts(inquiry: &NodeInquiry, title: &str) -> Vec<(String, String)> {
 #[test]
 fn a_settled_node_shows_its_vm_and_the_rules_of_its_addresses_and_zone() {
     let mut inquiry = inquiry();
-    inquiry.node = initialised();
+    inquiry.node = initialized();
     let expected = "\
-Node worker-7   initialised, up to date
+Node worker-7   initialized, up to date
 
 VM
   name              prod-worker-7 (vm-142) on vc.example.com:443, powered on, connected
@@ -197,7 +197,7 @@ fn a_blocked_node_shows_its_reason_who_acts_and_a_command_with_its_names() {
     inquiry.next = Some(NextAttempt::Later { seconds: 23, failures: 4 });
     let explanation = inquiry.explanation();
     assert_eq!(explanation.state, SubjectState::Held);
-    assert_eq!(explanation.summary, "not initialised for 6 m 12 s: NoZoneTags");
+    assert_eq!(explanation.summary, "not initialized for 6 m 12 s: NoZoneTags");
     let expected = [
         ("reason", "NoZoneTags: none of category"),
         ("who acts", "the administrator of vSphere"),
@@ -275,7 +275,7 @@ fn the_changes_of_the_plan_are_listed_with_their_values() {
     let address = NodeAddress { type_: INTERNAL_IP.to_owned(), address: "10.20.0.17".to_owned() };
     let actions = vec![
         NodeAction::WriteAddresses(vec![address]),
-        NodeAction::Initialise { provider_id: Some(format!("vsphere://{UUID}")), metadata },
+        NodeAction::Initialize { provider_id: Some(format!("vsphere://{UUID}")), metadata },
     ];
     let mut inquiry = inquiry();
     let plan = Some(NodePlan { actions, ..NodePlan::default() });
@@ -297,20 +297,20 @@ fn without_a_term_and_before_the_first_reconcile_the_state_is_unknown() {
     let explanation = inquiry.explanation();
     assert_eq!(explanation.state, SubjectState::Unknown);
     let attempts = "only the leader knows its attempts and what is written next";
-    assert_eq!(explanation.summary, format!("not initialised: {attempts}"));
-    inquiry.node = initialised();
-    assert_eq!(inquiry.explanation().summary, format!("initialised: {attempts}"));
+    assert_eq!(explanation.summary, format!("not initialized: {attempts}"));
+    inquiry.node = initialized();
+    assert_eq!(inquiry.explanation().summary, format!("initialized: {attempts}"));
     inquiry.preview = Some(NodePreview { plan: None, ..preview() });
     assert_eq!(inquiry.explanation().summary, "belongs to another cloud provider, and is left alone");
 }
 
 /// Returns a Node with provider ID and without taint.
-fn initialised() -> Arc<Node> {
-    let mut initialised = node();
-    let spec = initialised.spec.get_or_insert_default();
+fn initialized() -> Arc<Node> {
+    let mut initialized = node();
+    let spec = initialized.spec.get_or_insert_default();
     spec.taints = None;
     spec.provider_id = Some(format!("vsphere://{UUID}"));
-    Arc::new(initialised)
+    Arc::new(initialized)
 }
 
 fn blocked_plan(reason: Reason) -> Option<NodePlan> {
@@ -326,16 +326,16 @@ fn a_settled_node_is_held_again_once_its_plan_has_something_to_do() {
     for (plan, state, summary) in [
         (blocked_plan(reason::NoAddresses), SubjectState::Held, "has changed since the last reconcile: NoAddresses"),
         (Some(writing), SubjectState::Held, "has changed since the last reconcile, and is written next"),
-        (Some(NodePlan::default()), SubjectState::Settled, "initialised, up to date"),
-        (Some(superseded), SubjectState::Settled, "initialised, up to date"),
+        (Some(NodePlan::default()), SubjectState::Settled, "initialized, up to date"),
+        (Some(superseded), SubjectState::Settled, "initialized, up to date"),
     ] {
         let preview = Some(NodePreview { plan, defers_record: true, ..preview() });
-        let inquiry = NodeInquiry { node: initialised(), preview, ..inquiry() };
+        let inquiry = NodeInquiry { node: initialized(), preview, ..inquiry() };
         let explanation = inquiry.explanation();
         assert_eq!((explanation.state, explanation.summary.as_str()), (state, summary));
     }
     let preview = Some(NodePreview { plan: blocked_plan(reason::NoAddresses), ..preview() });
-    let inquiry = NodeInquiry { node: initialised(), preview, ..inquiry() };
+    let inquiry = NodeInquiry { node: initialized(), preview, ..inquiry() };
     let shown = facts(&inquiry, "Reason for the block");
     assert_eq!(shown[0], ("reason".to_owned(), "NoAddresses: why".to_owned()));
     assert!(shown.iter().any(|(label, text)| label == "page" && text == "docs/reasons.md#noaddresses"), "{shown:?}");
@@ -357,7 +357,7 @@ fn a_node_on_a_vcenter_that_does_not_answer_is_not_up_to_date_for_certain() {
     let lag = InventoryLag { age: Some(Duration::from_secs(10_800)), failure: "vc does not answer".to_owned() };
     let vm = Some(VmReport { lag: Some(lag), ..vm() });
     let report = Some(NodeVmReport { metadata: Presence::Exists(metadata), vm, ..report() });
-    let inquiry = NodeInquiry { node: initialised(), report, ..inquiry() };
+    let inquiry = NodeInquiry { node: initialized(), report, ..inquiry() };
     let explanation = inquiry.explanation();
     let summary = "not known, the VM was last seen 3 h ago: VCenterUnavailable";
     assert_eq!((explanation.state, explanation.summary.as_str()), (SubjectState::Unknown, summary));
@@ -366,12 +366,12 @@ fn a_node_on_a_vcenter_that_does_not_answer_is_not_up_to_date_for_certain() {
 }
 
 #[test]
-fn a_node_that_is_never_initialised_is_held_with_the_command_that_starts_it() {
+fn a_node_that_is_never_initialized_is_held_with_the_command_that_starts_it() {
     let mut untainted = node();
     untainted.spec.get_or_insert_default().taints = None;
     let inquiry = NodeInquiry { node: Arc::new(untainted), ..inquiry() };
     let explanation = inquiry.explanation();
-    let summary = "has no provider ID and no taint, so it is never initialised";
+    let summary = "has no provider ID and no taint, so it is never initialized";
     assert_eq!((explanation.state, explanation.summary.as_str()), (SubjectState::Held, summary));
     let shown = facts(&inquiry, "Reason for the block");
     let fix = shown.iter().find(|(label, _)| label == "fix").map(|(_, text)| text.as_str());
@@ -429,13 +429,13 @@ fn without_a_process_the_plan_of_a_new_leader_is_shown_and_no_attempt() {
         NodeInquiry { node, preview, next: None, is_detached: true, ..inquiry() }
     };
     let actions =
-        vec![NodeAction::Initialise { provider_id: Some("vsphere://u".to_owned()), metadata: Metadata::default() }];
+        vec![NodeAction::Initialize { provider_id: Some("vsphere://u".to_owned()), metadata: Metadata::default() }];
     let written = NodePlan { actions, ..NodePlan::default() };
     for (inquiry, state, summary) in [
-        (detached(initialised(), Some(NodePlan::default())), Settled, "initialised, up to date"),
-        (detached(Arc::new(node()), blocked_plan(vsphere::NoZoneTags)), Held, "not initialised: NoZoneTags"),
-        (detached(Arc::new(node()), Some(written)), Held, "not initialised: a new leader would write to it"),
-        (detached(initialised(), None), Unknown, "the node controller does not run with these flags"),
+        (detached(initialized(), Some(NodePlan::default())), Settled, "initialized, up to date"),
+        (detached(Arc::new(node()), blocked_plan(vsphere::NoZoneTags)), Held, "not initialized: NoZoneTags"),
+        (detached(Arc::new(node()), Some(written)), Held, "not initialized: a new leader would write to it"),
+        (detached(initialized(), None), Unknown, "the node controller does not run with these flags"),
     ] {
         assert_eq!(inquiry.state(), (state, summary.to_owned()));
         let next = facts(&inquiry, "Next attempt");

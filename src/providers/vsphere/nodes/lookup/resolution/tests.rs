@@ -301,7 +301,7 @@ fn a_match_by_uuid_is_taken_by_the_rules() {
 #[test]
 fn a_vcenter_that_is_turned_off_may_have_the_machine() {
     let home = Location { vcenter: "home".into(), vm: "vm-9".into(), ..Location::default() };
-    let initialised = NodeFacts {
+    let initialized = NodeFacts {
         is_initialized: true,
         recorded: Some(Arc::new(home)),
         provider_id: Some(UUID.parse().unwrap()),
@@ -317,7 +317,7 @@ fn a_vcenter_that_is_turned_off_may_have_the_machine() {
         (
             "a copy of a machine that is recorded elsewhere",
             Vc::with(vec![("vm-1", machine("a"))]),
-            Extra { node: Some(initialised), ..extra() },
+            Extra { node: Some(initialized), ..extra() },
             "wait VCenterNotConfigured",
         ),
     ];
@@ -329,9 +329,9 @@ fn a_vcenter_that_is_turned_off_may_have_the_machine() {
 }
 
 #[test]
-fn a5_an_initialised_node_gets_no_other_machine_while_its_recorded_vcenter_may_have_its_own() {
+fn a5_an_initialized_node_gets_no_other_machine_while_its_recorded_vcenter_may_have_its_own() {
     let home = Location { vcenter: "home".into(), vm: "vm-9".into(), ..Location::default() };
-    let initialised = NodeFacts {
+    let initialized = NodeFacts {
         is_initialized: true,
         recorded: Some(Arc::new(home)),
         provider_id: Some(UUID.parse().unwrap()),
@@ -347,74 +347,74 @@ fn a5_an_initialised_node_gets_no_other_machine_while_its_recorded_vcenter_may_h
     let denied = || Vc { answer: SearchAnswer::Denied("refused".into()), ..Vc::none() };
     let gone = || Vc { answer: SearchAnswer::Gone("vm-9".into()), ..Vc::none() };
     let cases: Vec<(&str, Vec<Vc>, NodeFacts, &str)> = vec![
-        ("home is silent", vec![copy(), at_home(Vc::silent())], initialised.clone(), "wait VCenterUnavailable"),
+        ("home is silent", vec![copy(), at_home(Vc::silent())], initialized.clone(), "wait VCenterUnavailable"),
         (
             "home refuses the login",
             vec![copy(), at_home(Vc::refused())],
-            initialised.clone(),
+            initialized.clone(),
             "wait CredentialsRejected",
         ),
-        ("home was not asked yet", vec![copy(), at_home(Vc::asked())], initialised.clone(), "wait LookupPending"),
+        ("home was not asked yet", vec![copy(), at_home(Vc::asked())], initialized.clone(), "wait LookupPending"),
         (
             "home answered and went away",
             vec![copy(), at_home(gone_silent())],
-            initialised.clone(),
+            initialized.clone(),
             "wait VCenterUnavailable",
         ),
-        ("home may not tell", vec![copy(), at_home(denied())], initialised.clone(), "wait NoPermission"),
+        ("home may not tell", vec![copy(), at_home(denied())], initialized.clone(), "wait NoPermission"),
         (
             "home may not tell one account, and is silent to another",
             vec![copy(), at_home(denied()), at_home(Vc::silent())],
-            initialised.clone(),
+            initialized.clone(),
             "wait VCenterUnavailable",
         ),
-        ("home does not have it", vec![copy(), at_home(gone())], initialised.clone(), "bind vm-1 at 0"),
+        ("home does not have it", vec![copy(), at_home(gone())], initialized.clone(), "bind vm-1 at 0"),
         (
             "home is configured twice, and silent once",
             vec![copy(), at_home(gone()), at_home(Vc::silent())],
-            initialised.clone(),
+            initialized.clone(),
             "wait VCenterUnavailable",
         ),
         (
             "one that was never reached may be home",
             vec![copy(), never_reached(Vc::silent())],
-            initialised.clone(),
+            initialized.clone(),
             "wait VCenterUnavailable",
         ),
         (
             "another one is silent, and home is known",
             vec![copy(), at_home(gone()), Vc::silent()],
-            initialised.clone(),
+            initialized.clone(),
             "bind vm-1 at 0",
         ),
         (
             "home is not configured, and all were reached",
             vec![copy(), Vc::silent()],
-            initialised.clone(),
+            initialized.clone(),
             "bind vm-1 at 0",
         ),
         (
             "it is the recorded one",
             vec![at_home(Vc::with(vec![("vm-9", stranger("a"))])), Vc::silent()],
-            initialised.clone(),
+            initialized.clone(),
             "bind vm-9 at 0",
         ),
         (
             "registered anew at home",
             vec![at_home(Vc::with(vec![("vm-1", machine("a"))]))],
-            initialised.clone(),
+            initialized.clone(),
             "bind vm-1 at 0",
         ),
         (
-            "not initialised",
+            "not initialized",
             vec![copy(), at_home(Vc::silent())],
-            NodeFacts { is_initialized: false, ..initialised.clone() },
+            NodeFacts { is_initialized: false, ..initialized.clone() },
             "bind vm-1 at 0",
         ),
         (
             "no record",
             vec![copy(), at_home(Vc::silent())],
-            NodeFacts { recorded: None, ..initialised },
+            NodeFacts { recorded: None, ..initialized },
             "bind vm-1 at 0",
         ),
     ];
@@ -549,8 +549,8 @@ fn what_was_read_of_the_machine_the_node_had_says_more_than_a_search_that_finds_
     let denied = || answers(SearchAnswer::Denied("reading vm-3: NoPermission on VirtualMachine:vm-3".into()));
     let gone = || answers(SearchAnswer::Gone("vm-3".into()));
     let changed = || answers(SearchAnswer::Changed { id: "vm-3".into(), uuid: OTHER_UUID.parse().unwrap() });
-    let initialised = || NodeFacts { has_provider_id: true, provider_id: Some(UUID.parse().unwrap()), ..node() };
-    let known = || Extra { node: Some(initialised()), ..Extra::default() };
+    let initialized = || NodeFacts { has_provider_id: true, provider_id: Some(UUID.parse().unwrap()), ..node() };
+    let known = || Extra { node: Some(initialized()), ..Extra::default() };
     let matches = |record: VmRecord| Vc::with(vec![("vm-1", record)]);
     for (name, vcenters, extra, expected, part) in [
         ("denied", vec![Vc::none(), denied()], known(), "NoPermission", "NoPermission on VirtualMachine:vm-3"),
@@ -602,9 +602,9 @@ fn the_other_byte_order_does_not_contradict_a_name() {
 }
 
 #[test]
-fn a_machine_backs_one_node_and_an_initialised_node_keeps_its_own() {
+fn a_machine_backs_one_node_and_an_initialized_node_keeps_its_own() {
     let provider_id = || NodeFacts { has_provider_id: true, provider_id: Some(UUID.parse().unwrap()), ..node() };
-    let initialised = || NodeFacts { is_initialized: true, ..provider_id() };
+    let initialized = || NodeFacts { is_initialized: true, ..provider_id() };
     let recorded = || NodeFacts {
         recorded: Some(Arc::new(Location { vcenter: "vc".into(), vm: "vm-1".into(), ..Location::default() })),
         ..node()
@@ -616,7 +616,7 @@ fn a_machine_backs_one_node_and_an_initialised_node_keeps_its_own() {
         ("another's", one(), extra(node(), true), "VMBacksAnotherNode"),
         ("another's, though recorded here", one(), extra(recorded(), true), "VMBacksAnotherNode"),
         ("another's, with a provider ID of the kubelet", one(), extra(provider_id(), true), "VMBacksAnotherNode"),
-        ("another's, and this node is initialised", one(), extra(initialised(), true), "bind vm-1 at 0"),
+        ("another's, and this node is initialized", one(), extra(initialized(), true), "bind vm-1 at 0"),
         (
             "another's, beside a silent vCenter",
             vec![one().remove(0), Vc::silent()],
@@ -785,7 +785,7 @@ fn a_machine_joined_again_where_both_nodes_report_it_and_the_guest_has_the_new_n
         ("in the other byte order", NodeFacts { system_uuid: swapped(), ..old() }, node(), vm(), true),
         ("as a machine id", by_machine_id(old()), by_machine_id(node()), vm(), true),
         ("a kubelet reports as the old one", NodeFacts { is_unreachable: false, ..old() }, node(), vm(), false),
-        ("the old one is not initialised", NodeFacts { is_initialized: false, ..old() }, node(), vm(), false),
+        ("the old one is not initialized", NodeFacts { is_initialized: false, ..old() }, node(), vm(), false),
         ("the old one reports another", NodeFacts { system_uuid: other(), ..old() }, node(), vm(), false),
         ("the old one reports none", NodeFacts { system_uuid: None, ..old() }, node(), vm(), false),
         ("the new one reports another", old(), NodeFacts { system_uuid: other(), ..node() }, vm(), false),

@@ -402,10 +402,10 @@ fn h3_local_addresses_are_filtered_out() {
     }
 }
 
-/// B34, differs: Go compares texts, so it does not recognise an address that is not in canonical form.
+/// B34, differs: Go compares texts, so it does not recognize an address that is not in canonical form.
 // vectors: B34
 #[test]
-fn b34_an_address_is_recognised_however_it_is_written() {
+fn b34_an_address_is_recognized_however_it_is_written() {
     let nics = [nic("n1", &["fd01::9", "fd01:0:0:0:0:0:0:5"])];
     let order = in_order(vec!["fd01::5".parse().unwrap()]);
     let got = choose(&nics, &order, &[IpFamily::V6], &AddressRules::default());

@@ -66,7 +66,7 @@ pub struct Announcement {
     pub deletion: Option<String>,
     /// Whether the answer about the machine is not known, or may be outdated.
     pub is_unknown: bool,
-    /// Time for which the Node has waited for its initialisation, and the time after which its condition tells why.
+    /// Time for which the Node has waited for its initialization, and the time after which its condition tells why.
     pub waiting: (Duration, Duration),
     /// Time for which the machine is powered off and the Node is `Ready=Unknown`; `None` if it is not.
     pub off_for: Option<Duration>,

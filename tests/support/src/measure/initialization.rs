@@ -1,4 +1,4 @@
-//! Measures with a watch when each node was initialised.
+//! Measures with a watch when each node was initialized.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -32,14 +32,14 @@ struct SeenTaint {
 struct SeenStatus {}
 
 /// The nodes that the watch has shown without the taint, with the time.
-pub struct Initialised {
+pub struct Initialized {
     api: Api<Seen>,
     version: String,
     seen: BTreeMap<String, Instant>,
 }
 
-impl Initialised {
-    /// Starts to watch. Only nodes that are initialised or changed from now on count.
+impl Initialized {
+    /// Starts to watch. Only nodes that are initialized or changed from now on count.
     ///
     /// # Errors
     ///
@@ -68,13 +68,13 @@ impl Initialised {
         Ok(())
     }
 
-    /// Returns the number of initialised nodes.
+    /// Returns the number of initialized nodes.
     #[must_use]
     pub fn count(&self) -> usize {
         self.seen.len()
     }
 
-    /// Watches until this many nodes are initialised. The result is kept if this is cancelled.
+    /// Watches until this many nodes are initialized. The result is kept if this is cancelled.
     ///
     /// # Errors
     ///

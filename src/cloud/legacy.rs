@@ -104,7 +104,7 @@ impl FromInstances {
         let id = self.instances.instance_id(node::name(node)).await?;
         if id.is_empty() {
             // Upstream would return `name://`, which identifies no instance and can never be corrected.
-            return Err(Error::other(format!("the cloud gives an empty id for node {}", node::name(node))));
+            return Err(Error::other(format!("the cloud gives an empty id for Node {}", node::name(node))));
         }
         Ok(format!("{}://{id}", self.provider_name))
     }
@@ -194,7 +194,7 @@ async fn either<T>(
     by_name.await.map_err(|second| {
         let second_chain = chain(&second);
         let message =
-            format!("reading {what} of node {node_name} by provider ID failed ({first}), and by name ({second_chain})");
+            format!("reading {what} of Node {node_name} by provider ID failed ({first}), and by name ({second_chain})");
         match second {
             Error::RetryAfter { after, .. } => Error::RetryAfter { message, after },
             Error::Pending { after, .. } => Error::Pending { message, after },

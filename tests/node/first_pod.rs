@@ -4,7 +4,7 @@
 use std::process::Command;
 use std::time::Instant;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use support::real_node::KubeletSettings;
 use support::sandbox;
 
@@ -81,6 +81,8 @@ fn with_addresses(cluster: &Cluster, pod: &Pod) {
     assert!(log.contains("vcenter.example.com"), "{log}");
     let version = version(cluster, pod).unwrap();
     assert!(version.contains(TAG.trim_start_matches('v')), "{version}");
+    let status = status(cluster, pod);
+    assert_eq!((&status["kind"], &status["leads"]), (&json!("Status"), &json!(true)), "{status}");
 }
 
 /// Runs a command on the host of the Node, and returns its output.
@@ -103,6 +105,14 @@ fn readyz(cluster: &Cluster, pod: &Pod) -> Result<String, String> {
 fn version(cluster: &Cluster, pod: &Pod) -> Result<String, String> {
     let program = format!("/bin/{CONTAINER}");
     cluster.try_kubectl(&["-n", "kube-system", "exec", &pod.name, "--", &program, "--version"])
+}
+
+/// Asks the process in its container, and waits until everything is as it should be.
+fn status(cluster: &Cluster, pod: &Pod) -> Value {
+    let program = format!("/bin/{CONTAINER}");
+    let exec = ["-n", "kube-system", "exec", &pod.name, "--", &program];
+    let report = cluster.kubectl(&[&exec[..], &["status", "--wait", "--timeout=60s", "--output=json"]].concat());
+    serde_json::from_str(&report).unwrap()
 }
 
 /// Checks that no liveness probe fails, over more probes than the failure threshold.

@@ -84,17 +84,21 @@ fn answer_of(
     name: &str,
     explained: Result<Explanation, Vec<String>>,
 ) -> Answer {
+    // `explain deletion` has the deletion in its own answer.
+    let past = (subject == ExplainSubject::Node).then(|| deletion::past_deletion(process, name)).flatten();
     let history = history::section(process, subject, name);
-    match (explained, history) {
-        (Ok(mut explanation), history) => {
+    match explained {
+        Ok(mut explanation) => {
+            explanation.sections.extend(past.as_ref().map(deletion::past_section));
             explanation.sections.extend(history);
             Answer::Explain(Box::new(report(process, explanation)))
         }
         // The object is gone, and its end is what the user asks about.
-        (Err(names), Some(history)) => {
-            Answer::Explain(Box::new(report(process, history::of_deleted(subject, name, history, names))))
+        Err(names) if past.is_some() || history.is_some() => {
+            let explanation = history::of_deleted(subject, name, past.as_ref(), history, names);
+            Answer::Explain(Box::new(report(process, explanation)))
         }
-        (Err(names), None) => Answer::not_found(subject.as_str(), name, names),
+        Err(names) => Answer::not_found(subject.as_str(), name, names),
     }
 }
 

@@ -48,6 +48,9 @@ impl DeletionPauseStatus {
             let text = format!("deletions are paused until {until}, for {}{cause}", duration(left));
             lines.extend(Line::wrapped(Emphasis::Notice, &[text]));
         }
+        if lines.is_empty() && self.is_paused.is_none() {
+            lines.push(Line::new(Emphasis::Notice, "deletions: it is not known yet whether they pause"));
+        }
         lines
     }
 }
@@ -73,7 +76,11 @@ mod tests {
         let failed = DeletionPauseStatus { failure: Some("no answer".to_owned()), ..known.clone() };
         let time = "2026-11-30T00:01:00Z".parse().unwrap();
         for (status, verdict, expected) in [
-            (DeletionPauseStatus::default(), Verdict::Incomplete, vec![]),
+            (
+                DeletionPauseStatus::default(),
+                Verdict::Incomplete,
+                vec![(Emphasis::Notice, "deletions: it is not known yet whether they pause")],
+            ),
             (known, Verdict::Ok, vec![]),
             (
                 paused,

@@ -92,11 +92,12 @@ impl DeletionsReport {
             let emphasis = if *outcome == ChangeOutcome::Done { Emphasis::Plain } else { Emphasis::Finding };
             lines.extend(Line::wrapped(emphasis, std::slice::from_ref(message)));
         }
+        if self.deletion.is_none() {
+            lines.extend(self.standby_lines());
+        }
         lines.extend(self.pause_lines());
-        match &self.deletion {
-            Some(deletion) if self.change.is_none() => lines.extend(deletion_lines(deletion)),
-            Some(_) => {}
-            None => lines.extend(self.standby_lines()),
+        if let Some(deletion) = self.deletion.as_ref().filter(|_| self.change.is_none()) {
+            lines.extend(deletion_lines(deletion));
         }
         lines
     }
@@ -106,11 +107,7 @@ impl DeletionsReport {
         if !lines.is_empty() {
             return lines;
         }
-        let text = match self.pause.is_paused {
-            Some(_) => "deletions are not paused",
-            None => "deletions: it is not known yet whether they pause",
-        };
-        vec![Line::new(Emphasis::Plain, text)]
+        vec![Line::new(Emphasis::Plain, "deletions are not paused")]
     }
 
     /// Returns the lines about what only the leader knows, as soon as its controller works.

@@ -132,18 +132,20 @@ impl ExplainReport {
             SubjectState::Held => Emphasis::Finding,
             SubjectState::Unknown | SubjectState::Gone => Emphasis::Notice,
         };
-        let mut lines = Line::wrapped(emphasis, &[self.subject.clone(), self.summary.clone()]);
         let ReportHeader { host, leads, is_detached, find_leader, .. } = &self.header;
-        if *is_detached {
-            let text = format!("read from {host}: what the leader waits for is not known here");
-            lines.extend(Line::wrapped(Emphasis::Notice, &[text]));
-        } else if !leads {
+        let mut lines = Vec::new();
+        if !is_detached && !leads {
             let text = format!("{host} does not lead: it shows what a standby knows");
             lines.extend(Line::wrapped(Emphasis::Notice, &[text]));
         }
         if let Some(command) = find_leader {
             lines.extend(Line::wrapped(Emphasis::Notice, &["find the Pod of the leader with".to_owned()]));
             lines.push(Line::new(Emphasis::Notice, &format!("  {command}")));
+        }
+        lines.extend(Line::wrapped(emphasis, &[self.subject.clone(), self.summary.clone()]));
+        if *is_detached {
+            let text = format!("read from {host}: what the leader waits for is not known here");
+            lines.extend(Line::wrapped(Emphasis::Notice, &[text]));
         }
         let fresh = self.fresh.as_ref().map(FreshReading::section);
         lines.extend(self.fresh.iter().flat_map(FreshReading::summary));
@@ -206,10 +208,10 @@ mod tests {
         assert_eq!(
             lines,
             [
-                (Emphasis::Finding, "Node worker-7   not initialized for 6 m 12 s: NoZoneTags".to_owned()),
                 (Emphasis::Notice, "cp-2 does not lead: it shows what a standby knows".to_owned()),
                 (Emphasis::Notice, "find the Pod of the leader with".to_owned()),
                 (Emphasis::Notice, "  kubectl -n kube-system get pods -o wide | grep -w cp-2".to_owned()),
+                (Emphasis::Finding, "Node worker-7   not initialized for 6 m 12 s: NoZoneTags".to_owned()),
                 (Emphasis::Plain, String::new()),
                 (Emphasis::Plain, "Addresses".to_owned()),
                 (Emphasis::Plain, "  InternalIP        10.20.0.17, the first usable address".to_owned()),
@@ -217,7 +219,7 @@ mod tests {
                 (Emphasis::Plain, "  label of 18 chars.  apart".to_owned()),
             ]
         );
-        let header = ReportHeader { is_detached: true, ..report.header.clone() };
+        let header = ReportHeader { is_detached: true, find_leader: None, ..report.header.clone() };
         let detached = ExplainReport { header, ..report.clone() };
         assert_eq!(detached.lines()[1].text(), "read from cp-2: what the leader waits for is not known here");
         let verdict = |state| ExplainReport { state, ..report.clone() }.verdict().exit_code();

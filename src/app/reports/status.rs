@@ -318,6 +318,7 @@ impl StatusReport {
             && self.controllers.iter().all(has_started)
             && self.nodes.as_ref().is_none_or(|nodes| nodes.waiting == 0)
             && self.deletion.as_ref().is_none_or(|deletion| deletion.unanswered == 0)
+            && self.deletion_pause.as_ref().is_none_or(|pause| pause.is_paused.is_some())
             && self.nsx.as_ref().is_none_or(NsxStatus::is_complete);
         if is_complete { Verdict::Ok } else { Verdict::Incomplete }
     }

@@ -15,8 +15,8 @@ const ABOUT: &str = "Prints the facts that the running process has about one sub
                      The command connects to the process in its own container, and makes no call to the API server, \
                      vCenter or NSX. With --fresh the process reads again what the explanation depends on, with its \
                      own sessions and without a login, and the command prints the differences and the number of \
-                     calls. With --detached it needs no process, logs in once to each vCenter, and explains the \
-                     answers of API server and vCenter; clocks, limits and NSX are known to the leader only. Exit \
+                     calls. With --detached it needs no process, logs in once to each vCenter, for a Service or a \
+                     route also to NSX, and explains the answers; clocks and limits are known to the leader only. Exit \
                      codes: 0 as it should be, 1 held, or what was read again differs, 2 wrong usage, no process or \
                      no such subject, 3 not known.";
 

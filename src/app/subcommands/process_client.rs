@@ -236,6 +236,9 @@ impl Respondent {
             names => format!("; the nearest names are {}", clean(&names.join(", "))),
         };
         let message = match self {
+            Respondent::Process if kind == "vm" => {
+                format!("the process knows no VM {name:?} that backs or matches a Node{near}")
+            }
             Respondent::Process => format!("the process knows no {} {name:?}{near}", noun(kind)),
             Respondent::Observer(_) => format!("there is no {} {name:?}{near}", noun(kind)),
         };
@@ -386,7 +389,8 @@ mod tests {
     fn the_nearest_names_cannot_control_the_terminal() {
         let names = ["a\u{1b}[31m".to_owned(), "b\u{202e}".to_owned()];
         let output = Respondent::Process.not_found("vm", "x\u{1b}", &names);
-        let expected = "error: the process knows no VM \"x\\u{1b}\"; the nearest names are a [31m, b \n";
+        let expected = "error: the process knows no VM \"x\\u{1b}\" that backs or matches a Node; the nearest names are \
+                        a [31m, b \n";
         assert_eq!((output.messages.as_str(), output.exit_code), (expected, USAGE_ERROR));
     }
 

@@ -185,8 +185,8 @@ impl PauseMonitor {
         self.state.lock().last.as_ref().map(|last| last.deletions.clone()).unwrap_or_default()
     }
 
-    /// Takes a deletion by this process, also one without an answer, for the Lease. Does not wait: the task of [`PauseMonitor::run`] writes it. The
-    /// deletion is lost if the process ends before.
+    /// Takes a deletion by this process, also one without an answer, for the Lease. Does not wait: the task of
+    /// [`PauseMonitor::run`] writes it. The deletion is lost if the process ends before.
     pub fn add_deletion(&self, deletion: &NodeDeletion) {
         let deletion = PastDeletion {
             node: deletion.node.clone(),

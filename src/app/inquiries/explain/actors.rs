@@ -12,3 +12,37 @@ pub(super) const GUEST: &str = "the administrator of the VM's operating system";
 pub(super) const SERVICE_OWNER: &str = "the owner of the Service";
 /// No person, because the reason ends without one.
 pub(super) const NOBODY: &str = "no one: it passes by itself";
+
+/// Returns the actors of the table of `docs/reasons.md`, as (reason, actors, group). Guests and Services are the cluster's
+/// there.
+#[cfg(test)]
+pub(super) fn documented() -> Vec<(&'static str, Vec<&'static str>, &'static str)> {
+    let page = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/reasons.md"));
+    let mut group = "";
+    let mut rows = Vec::new();
+    for line in page.lines() {
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        let [_, reason, _, actors, _, _] = cells[..] else { continue };
+        if let Some(title) = reason.strip_prefix("**") {
+            group = title.trim_end_matches('*');
+        } else if let Some((word, _)) = reason.strip_prefix('[').and_then(|link| link.split_once(']')) {
+            rows.push((word, actors.split(", ").collect(), group));
+        }
+    }
+    assert!(rows.len() > 60, "the table has only {} rows", rows.len());
+    rows
+}
+
+/// Panics if the table of `docs/reasons.md` names other actors for the reason.
+#[cfg(test)]
+pub(super) fn assert_documented(reason: &str, actor: &str) {
+    let rows = documented();
+    let (_, actors, _) = rows.iter().find(|(word, ..)| *word == reason).unwrap();
+    let word = match actor {
+        VSPHERE => "vSphere",
+        NSX => "NSX",
+        NOBODY => "no one",
+        _ => "cluster",
+    };
+    assert!(actors.contains(&word), "{reason}: {actor:?} in the explanation, {actors:?} in docs/reasons.md");
+}

@@ -45,6 +45,9 @@ pub(super) fn explain(process: &Inquiries, name: &str) -> Result<Explanation, Ve
     match (term.explain(name), past) {
         (Some(facts), past) => Ok(explanation(name, &facts, past.as_ref(), &AnswerTime::now())),
         (None, Some(past)) => Ok(of_past(name, &past)),
+        (None, None) if process.terms.deletion_pauses.as_ref().is_some_and(|pauses| !pauses.report().is_known) => {
+            Ok(not_known(subject(name), "the Lease with the last deletions is not read yet"))
+        }
         (None, None) => Err(term.known_nodes()),
     }
 }
@@ -67,10 +70,13 @@ pub(super) async fn explain_without_term(
     };
     let (pause, past) = read_lease(process, name).await;
     let Some(node) = process.nodes.get(name) else {
-        return match (past, nodes_gap(process)) {
-            (Some(past), _) => Ok(of_past(name, &past)),
-            (None, Some(gap)) => Ok(not_known(subject(name), &gap)),
-            (None, None) => Err(process.nodes.keys()),
+        return match (past, nodes_gap(process), pause) {
+            (Some(past), _, _) => Ok(of_past(name, &past)),
+            (None, Some(gap), _) => Ok(not_known(subject(name), &gap)),
+            (None, None, PauseReading::Unread(cause)) => {
+                Ok(not_known(subject(name), &format!("the Lease with the last deletions cannot be read: {cause}")))
+            }
+            (None, None, PauseReading::Read(_)) => Err(process.nodes.keys()),
         };
     };
     let planner = DetachedPlanner { process, settings, selected: Some(name) };
@@ -95,7 +101,7 @@ async fn read_lease(process: &Inquiries, name: &str) -> (PauseReading, Option<Pa
 }
 
 /// Returns the last deletion of a Node of this name by any replica, according to the Lease.
-fn past_deletion(process: &Inquiries, name: &str) -> Option<PastDeletion> {
+pub(super) fn past_deletion(process: &Inquiries, name: &str) -> Option<PastDeletion> {
     let past = process.terms.deletion_pauses.as_ref()?.past_deletions();
     let node = process.nodes.get(name);
     let existing = node.as_ref().and_then(|node| node.metadata.uid.as_deref());
@@ -138,17 +144,21 @@ pub(in crate::app::inquiries) fn summary(name: &str, facts: &DeletionFacts) -> S
 
 /// Explains a Node that another replica, or an earlier process, has deleted.
 fn of_past(name: &str, past: &PastDeletion) -> Explanation {
-    let (replica, time) = (clipped(&past.replica), whole(past.time));
-    let summary = match past.is_unanswered {
-        false => format!("deleted by the replica on {replica} at {time}"),
-        true => format!("gone: the API server did not answer the deletion by the replica on {replica} at {time}"),
-    };
-    let state = SubjectState::Settled;
+    let (summary, state) = (past_summary(past), SubjectState::Settled);
     Explanation { subject: subject(name), summary, state, sections: vec![past_section(past)] }
 }
 
+/// Returns the sentence about a deletion on the Lease.
+pub(super) fn past_summary(past: &PastDeletion) -> String {
+    let (replica, time) = (clipped(&past.replica), whole(past.time));
+    match past.is_unanswered {
+        false => format!("deleted by the replica on {replica} at {time}"),
+        true => format!("gone: the API server did not answer the deletion by the replica on {replica} at {time}"),
+    }
+}
+
 /// Returns what the Lease has about a deletion.
-fn past_section(past: &PastDeletion) -> Section {
+pub(super) fn past_section(past: &PastDeletion) -> Section {
     let mut section = Section::new("Last deletion of a Node of this name, by any replica");
     section.add("replica", clipped(&past.replica));
     section.add("UID", clipped(&past.uid));

@@ -1,11 +1,12 @@
 //! The section with the last decisions about a subject.
 
-use super::Explanation;
 use super::outside_text::clipped;
+use super::{Explanation, deletion};
 use crate::app::inquiries::protocol::ExplainSubject;
 use crate::app::inquiries::{Inquiries, whole};
 use crate::app::reports::explain::{Section, SubjectState, nearest};
 use crate::controllers::decisions::{ALL_ROUTES, Decision, SubjectKind};
+use crate::controllers::node_lifecycle::deletion_history::PastDeletion;
 
 /// Maximum number of decisions in an explanation.
 const MAX_SHOWN: usize = 20;
@@ -26,18 +27,27 @@ pub(super) fn section(process: &Inquiries, subject: ExplainSubject, name: &str) 
     (is_own || (!decisions.is_empty() && process.nodes.contains(name))).then(|| of(&decisions))
 }
 
-/// Explains a subject that was deleted, and about which decisions are known. `names` are those of the subjects that
-/// exist.
-pub(super) fn of_deleted(subject: ExplainSubject, name: &str, history: Section, names: Vec<String>) -> Explanation {
+/// Explains a subject that was deleted: a Node whose last deletion is on the Lease, or a subject about which decisions
+/// are known. `names` are those of the subjects that exist.
+pub(super) fn of_deleted(
+    subject: ExplainSubject,
+    name: &str,
+    past: Option<&PastDeletion>,
+    history: Option<Section>,
+    names: Vec<String>,
+) -> Explanation {
     let mut similar = Section::new("Similar names");
     for name in nearest(name, names) {
         similar.add("", name);
     }
     Explanation {
         subject: title(subject, &clipped(name)),
-        summary: "does not exist: see its last decisions".to_owned(),
+        summary: past.map_or_else(
+            || "does not exist: see its last decisions".to_owned(),
+            |past| format!("does not exist: {}", deletion::past_summary(past)),
+        ),
         state: SubjectState::Gone,
-        sections: vec![history, similar],
+        sections: past.map(deletion::past_section).into_iter().chain(history).chain([similar]).collect(),
     }
 }
 
@@ -104,7 +114,19 @@ mod tests {
         let mut history = Section::new("History");
         history.add("", "Deleted");
         let names = ["worker-1", "worker-3", "storage"].map(str::to_owned).to_vec();
-        let gone = of_deleted(ExplainSubject::Node, "worker-2", history.clone(), names);
+        let past = PastDeletion {
+            node: "worker-2".to_owned(),
+            uid: "u-2".to_owned(),
+            time: "2026-11-20T02:10:04Z".parse().unwrap(),
+            replica: "cp-2".to_owned(),
+            proof: "no VM with the UUID".to_owned(),
+            is_unanswered: false,
+        };
+        let by_another_replica = of_deleted(ExplainSubject::Node, "worker-2", Some(&past), None, Vec::new());
+        let summary = "does not exist: deleted by the replica on cp-2 at 2026-11-20T02:10:04Z";
+        assert_eq!((by_another_replica.state, by_another_replica.summary.as_str()), (SubjectState::Gone, summary));
+        assert!(by_another_replica.sections[0].facts.iter().any(|fact| fact.text == past.proof));
+        let gone = of_deleted(ExplainSubject::Node, "worker-2", None, Some(history.clone()), names);
         assert_eq!((gone.state, gone.subject.as_str()), (SubjectState::Gone, "Node worker-2"));
         let similar: Vec<&str> = gone.sections[1].facts.iter().map(|fact| fact.text.as_str()).collect();
         assert_eq!((&gone.sections[0], similar.as_slice()), (&history, ["worker-1", "worker-3"].as_slice()));

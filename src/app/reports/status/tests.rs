@@ -131,7 +131,7 @@ type Case = (&'static str, fn(&mut StatusReport), &'static str, Verdict);
 
 #[test]
 fn each_fault_is_a_line_and_a_finding() {
-    let cases: [Case; 32] = [
+    let cases: [Case; 33] = [
         (
             "a held Node",
             |report| {
@@ -287,6 +287,12 @@ fn each_fault_is_a_line_and_a_finding() {
             },
             "deletions are paused until 2026-11-24T07:13:21Z, for 4 h: vCenter upgrade",
             Verdict::Ok,
+        ),
+        (
+            "a pause that is not read yet",
+            |report| report.deletion_pause.as_mut().unwrap().is_paused = None,
+            "deletions: it is not known yet whether they pause",
+            Verdict::Incomplete,
         ),
         (
             "a pause that cannot be read",

@@ -79,7 +79,9 @@ fn without_proof(name: &str, node: &NodeDeletionFacts, word: Reason, message: &s
     } else if is_transient {
         ("no one: the answer is on its way".to_owned(), Vec::new())
     } else {
-        (format!("{CLUSTER} fixes the cause in the message; then the proof is made again"), vec![delete])
+        let of_vsphere = [reason::HostGone, reason::HostNotConnected, reason::LocationUnknown, reason::NoPermission];
+        let actor = if of_vsphere.contains(&word) { VSPHERE } else { CLUSTER };
+        (format!("{actor} fixes the cause in the message; then the proof is made again"), vec![delete])
     };
     HoldAdvice { word, message: full_message(message), actor, remedies }
 }

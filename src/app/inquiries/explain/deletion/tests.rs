@@ -9,6 +9,7 @@ use crate::controllers::node_lifecycle::deletion_history::PastDeletion;
 use crate::controllers::node_lifecycle::deletion_pause::DeletionPause;
 use crate::controllers::node_lifecycle::deletion_policy::{Counts, DeletionRule, Facts, HoldReason};
 use crate::controllers::node_lifecycle::reason;
+use crate::providers::vsphere::reason as vsphere;
 use std::time::{Duration, Instant};
 
 const NOW: &str = "2026-11-24T03:12:40Z";
@@ -224,6 +225,15 @@ fn a_node_without_a_proof_is_held_by_the_answer_about_its_vm() {
             "the administrator of the cluster fixes",
             "DeletionOff",
         ),
+        (held(vsphere::HostGone, false), "HostGone", "the administrator of vSphere fixes", "DeletionOff"),
+        (
+            held(vsphere::HostNotConnected, false),
+            "HostNotConnected",
+            "the administrator of vSphere fixes",
+            "DeletionOff",
+        ),
+        (held(vsphere::LocationUnknown, false), "LocationUnknown", "the administrator of vSphere fixes", "DeletionOff"),
+        (held(reason::NoPermission, false), "NoPermission", "the administrator of vSphere fixes", "DeletionOff"),
         (held(reason::LookupPending, true), "LookupPending", "no one", "DeletionOff"),
         (Candidacy::Unreported(unknown(reason::CloudError, "m")), "CloudError", "administrator", "DeletionOff"),
     ] {
@@ -350,7 +360,7 @@ fn a_command_has_no_provider_id_that_a_shell_would_interpret() {
         ("vsphere://$(reboot)", "govc find / -type m -config.uuid UUID"),
     ] {
         let message = "it was never seen".to_owned();
-        let held = Candidacy::Held { reason: crate::providers::vsphere::reason::NeverSeen, message, is_quiet: false };
+        let held = Candidacy::Held { reason: vsphere::NeverSeen, message, is_quiet: false };
         let mut facts = node(Presence::Unknown(Unknown::new(reason::NoProviderID, "")), held, now);
         facts.facts.provider_id = provider_id.to_owned();
         let shown = text(explained(facts, now));

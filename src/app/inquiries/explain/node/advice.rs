@@ -80,6 +80,10 @@ impl AdviceInputs<'_> {
             | vsphere::CredentialsMissing
             | vsphere::VCenterNotConfigured => (CLUSTER, self.ask_vcenter()),
             vsphere::VMPoweredOff => (VSPHERE, format!("govc vm.power -on {}", self.vm_place())),
+            vsphere::PowerStateUnknown => {
+                let place = self.vm_place();
+                (VSPHERE, format!("govc object.collect -s {place} runtime.connectionState runtime.powerState"))
+            }
             vsphere::ToolsNotRunning => {
                 (GUEST, "in the VM: systemctl enable --now open-vm-tools (some systems: vmtoolsd)".to_owned())
             }
@@ -100,7 +104,7 @@ impl AdviceInputs<'_> {
             reason::WriteRefused => {
                 (CLUSTER, format!("{EXEC} check names a missing permission (K02); else the message names the webhook"))
             }
-            reason::WriteConflict => (CLUSTER, format!("kubectl get node {node} -o yaml --show-managed-fields")),
+            reason::WriteConflict => (NOBODY, format!("kubectl get node {node} -o yaml --show-managed-fields")),
             reason::APIServerUnavailable => (CLUSTER, "kubectl get --raw '/readyz?verbose'".to_owned()),
             reason::Panic => (CLUSTER, "report it as a bug, with the log line of the panic".to_owned()),
             _ => (CLUSTER, "kubectl -n NAMESPACE logs POD shows the cause".to_owned()),
@@ -232,6 +236,7 @@ fn awaited_event(reason: Reason) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::app::inquiries::explain::actors::assert_documented;
     use crate::providers::vsphere::vcenter::zone_tags::ZoneCategories;
 
     #[test]
@@ -260,17 +265,20 @@ mod tests {
             (vsphere::CredentialsRejected, CLUSTER, "kubectl -n NAMESPACE exec POD -- "),
             (vsphere::CredentialsRejected, CLUSTER, " explain vcenter vc.example.com:443"),
             (vsphere::VMPoweredOff, VSPHERE, "govc vm.power -on VM"),
+            (vsphere::PowerStateUnknown, VSPHERE, "govc object.collect -s VM runtime.connectionState"),
             (vsphere::ToolsNotRunning, GUEST, "open-vm-tools"),
             (vsphere::NoUsableAddress, GUEST, "govc object.collect -json VM guest.net"),
             (reason::ProvidedNodeIPNotOnVM, CLUSTER, "--node-ip"),
             (vsphere::ZoneUnknown, VSPHERE, "govc tags.attached.ls -r -l OBJECT"),
             (reason::WriteRefused, CLUSTER, " check names a missing permission (K02)"),
+            (reason::WriteConflict, NOBODY, "--show-managed-fields"),
             (reason::ProviderTimeout, NOBODY, ""),
             (reason::CloudError, CLUSTER, "kubectl -n NAMESPACE logs POD"),
             (reason::Panic, CLUSTER, "report it"),
         ] {
             let advice = inputs.advice(reason);
             assert_eq!(advice.actor, actor, "{reason}");
+            assert_documented(reason.as_str(), actor);
             assert!(advice.fix.contains(part) && !advice.awaits.is_empty(), "{reason}: {advice:?}");
         }
     }

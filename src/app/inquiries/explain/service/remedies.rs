@@ -18,14 +18,17 @@ const ACTORS: &[(Reason, &str)] = &[
     (reason::AddressUnavailable, NSX),
     (reason::LoadBalancerCapacity, NSX),
     (reason::LoadBalancerNotRealized, NSX),
+    (reason::LoadBalancerNotConfirmed, NSX),
     (reason::LoadBalancerStillRealized, NSX),
+    (reason::LoadBalancerAddressEdited, NSX),
+    (reason::LoadBalancerAddressSetBack, NOBODY),
+    (reason::AddressNotReserved, NSX),
+    (reason::AddressNotReleased, NSX),
     (reason::NSXNoPermission, NSX),
     (reason::NSXRefused, NSX),
     (reason::NSXUnavailable, NSX),
     (controller::CloudUnavailable, NOBODY),
-    (controller::NodeFlapping, NOBODY),
     (controller::WriteConflict, NOBODY),
-    (controller::APIServerUnavailable, NOBODY),
     (controller::ProviderTimeout, NOBODY),
 ];
 
@@ -73,4 +76,25 @@ fn nsx_command(known: &BalancedService, path: &str) -> Option<String> {
 fn lb_service(known: &BalancedService) -> Option<&str> {
     let LoadBalancerFacts { state, .. } = known.balancer.as_ref()?;
     state.as_ref()?.lb_service.as_ref().ok()?.as_deref()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::inquiries::explain::actors::{assert_documented, documented};
+
+    #[test]
+    fn who_acts_is_the_same_as_in_the_table_of_the_reasons() {
+        for (reason, actor) in ACTORS {
+            assert_documented(reason.as_str(), actor);
+        }
+        let groups = ["Load balancers of Services", "NSX"];
+        let of_services: Vec<&str> =
+            documented().into_iter().filter(|(_, _, group)| groups.contains(group)).map(|(word, ..)| word).collect();
+        assert!(of_services.len() > 20, "{of_services:?}");
+        for word in of_services {
+            let actor = ACTORS.iter().find(|(of, _)| *of == word).map_or(CLUSTER, |(_, actor)| *actor);
+            assert_documented(word, actor);
+        }
+    }
 }

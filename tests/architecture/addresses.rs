@@ -94,9 +94,11 @@ fn keys(path: &str) -> &'static [(&'static str, &'static [&'static str])] {
             ("documentation = ", &["DOCUMENTATION"]),
         ],
         "manifests/monitoring/alerts.yaml" => &[("runbook_url: ", &["RUNBOOKS"])],
-        path if path.ends_with("/Chart.yaml") => {
-            &[("home: ", &["REPOSITORY", "DOCUMENTATION"]), ("- ", &["REPOSITORY", "DOCUMENTATION"])]
-        }
+        path if path.ends_with("/Chart.yaml") => &[
+            ("home: ", &["REPOSITORY", "DOCUMENTATION"]),
+            ("icon: ", &["DOCUMENTATION"]),
+            ("- ", &["REPOSITORY", "DOCUMENTATION"]),
+        ],
         path if path.ends_with("/values.yaml") => &[("runbookBaseUrl: ", &["DOCUMENTATION"])],
         _ => &[],
     }
@@ -123,6 +125,10 @@ fn each_place_has_the_address_of_the_one_file() {
     for (label, _) in keys("Dockerfile") {
         assert!(image.contains(label), "the image has no label {label}");
     }
+    let chart = read("manifests/helm/vsphere-cpi/Chart.yaml");
+    let icon = chart.lines().find_map(|line| line.strip_prefix("icon: ")?.strip_prefix(&addresses["DOCUMENTATION"]));
+    let icon = format!("docs{}", icon.unwrap());
+    assert!(root().join(&icon).is_file(), "the chart names {icon}");
 }
 
 #[test]

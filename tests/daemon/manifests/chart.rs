@@ -199,7 +199,7 @@ daemonset:
   replicaCount: 3
   resources: {limits: {cpu: 1}}
   podAnnotations: {pod: annotated}
-  podLabels: {pod: labelled, app: not-mine}
+  podLabels: {pod: labelled, app: not-mine, tier: not-mine}
   nodeSelector: {disk: fast}
   tolerations: [{key: mine, operator: Exists}]
   affinity: {nodeAffinity: {}}
@@ -310,6 +310,7 @@ async fn w54_every_value_has_its_effect() {
     assert_eq!(set["metadata"]["annotations"], json!({"set": "annotated"}));
     let labels = &set["spec"]["template"]["metadata"]["labels"];
     assert_eq!((&labels["pod"], &labels["app"]), (&json!("labelled"), &json!("other-name")));
+    assert_eq!(labels["tier"], "control-plane", "the monitors select it");
     assert_eq!(set["spec"]["template"]["metadata"]["annotations"], json!({"pod": "annotated"}));
     assert_eq!(rendered.image(), format!("elsewhere:5000/ccm:1.10@{DIGEST}"));
     assert_eq!(container["imagePullPolicy"], "Always");

@@ -20,7 +20,7 @@ Argument: root, path. */}}
 {{- end -}}
 
 {{/* Text of the new value, otherwise of the old one. Both must not differ. An old value that is the default of upstream's chart
-counts as unset. Argument: root, new, old, default. */}}
+is treated as unset. Argument: root, new, old, default. */}}
 {{- define "cpi.either" -}}
 {{- $new := include "cpi.value" (dict "root" .root "path" .new) -}}
 {{- $old := include "cpi.value" (dict "root" .root "path" .old) -}}

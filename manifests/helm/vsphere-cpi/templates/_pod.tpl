@@ -112,13 +112,16 @@ volumes:
 {{- end -}}
 {{- $context := dict "runAsNonRoot" true "seccompProfile" (dict "type" "RuntimeDefault") -}}
 {{- if dig "enabled" true $old -}}
-{{- $user := dig "runAsUser" 1001 $old | int64 -}}
+{{- $user := dig "runAsUser" 1001 $old -}}
 {{- if hasKey $new "runAsUser" -}}
-{{- $user = get $new "runAsUser" | int64 -}}
+{{- $user = get $new "runAsUser" -}}
 {{- end -}}
-{{- $_ := set $context "runAsUser" $user -}}
-{{- $_ := set $context "runAsGroup" $user -}}
-{{- $_ := set $context "runAsNonRoot" (ne $user 0) -}}
+{{- /* Null leaves the choice to the image or to OpenShift. */ -}}
+{{- if not (kindIs "invalid" $user) -}}
+{{- $_ := set $context "runAsUser" ($user | int64) -}}
+{{- $_ := set $context "runAsGroup" ($user | int64) -}}
+{{- $_ := set $context "runAsNonRoot" (ne ($user | int64) 0) -}}
+{{- end -}}
 {{- $_ := set $context "fsGroup" (dig "fsGroup" 1001 $old | int64) -}}
 {{- end -}}
 {{- include "cpi.overridden" (list $context $new) -}}

@@ -25,9 +25,10 @@ template:
       {{- toYaml . | nindent 6 }}
     {{- end }}
     labels:
-      {{- $labels := dict "tier" "control-plane" "release" .root.Release.Name }}
       {{- $fixed := include "cpi.podLabels" . | fromYaml }}
-      {{- toYaml (mergeOverwrite $labels (deepCopy ($set.podLabels | default dict)) $fixed) | nindent 6 }}
+      {{- $_ := set $fixed "tier" "control-plane" }}
+      {{- $_ := set $fixed "release" .root.Release.Name }}
+      {{- toYaml (mergeOverwrite (deepCopy ($set.podLabels | default dict)) $fixed) | nindent 6 }}
   spec:
     {{- include "cpi.pod" .root | nindent 4 }}
 {{- end -}}

@@ -14,6 +14,7 @@ use super::{Rendered, assert_refused, render};
 pub const ALL: &str = r#"
 monitoring:
   runbookBaseUrl: https://docs.example.com/book/
+  caConfigMap: metrics-ca
   serviceMonitor: {enabled: true, labels: {release: prometheus}}
   rules: {enabled: true, labels: {release: prometheus}}
   dashboard: {enabled: true, labels: {folder: vsphere}}
@@ -54,7 +55,8 @@ fn the_copies_in_the_chart_are_the_files_for_kustomize() {
 
 #[tokio::test]
 async fn monitoring_of_the_chart_is_that_of_the_manifests() {
-    let rendered = render(&ALL.replace("  runbookBaseUrl: https://docs.example.com/book/\n", "")).await;
+    let optional = ["  runbookBaseUrl: https://docs.example.com/book/\n", "  caConfigMap: metrics-ca\n"];
+    let rendered = render(&optional.iter().fold(ALL.to_owned(), |values, line| values.replace(line, ""))).await;
     let found = monitoring(&rendered);
     let expected = &form("monitoring").await.objects;
     assert_eq!(found.len(), expected.len());
@@ -71,6 +73,23 @@ async fn monitoring_of_the_chart_is_that_of_the_manifests() {
         found["metadata"]["labels"] = object["metadata"]["labels"].clone();
         assert_eq!(found, *object);
     }
+}
+
+#[tokio::test]
+async fn with_an_authority_prometheus_verifies_the_certificate() {
+    let config_map = json!({"name": "metrics-ca", "key": "ca.crt"});
+    let tls = json!({"serverName": "vsphere-cloud-controller-manager", "ca": {"configMap": config_map}});
+    let pod_monitor = POD_MONITOR.replace("{podMonitor", "{caConfigMap: metrics-ca, podMonitor");
+    for (values, kind, endpoints) in
+        [(ALL, "ServiceMonitor", "endpoints"), (&pod_monitor, "PodMonitor", "podMetricsEndpoints")]
+    {
+        let rendered = render(values).await;
+        let endpoints = rendered.one(kind)["spec"][endpoints].as_array().unwrap();
+        assert_eq!(endpoints.iter().map(|endpoint| &endpoint["tlsConfig"]).collect::<Vec<_>>(), [&tls]);
+    }
+    let by_default = render(POD_MONITOR).await;
+    let tls = &by_default.one("PodMonitor")["spec"]["podMetricsEndpoints"][0]["tlsConfig"];
+    assert_eq!(*tls, json!({"insecureSkipVerify": true}));
 }
 
 #[tokio::test]

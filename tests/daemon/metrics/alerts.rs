@@ -40,7 +40,11 @@ async fn alerts_ask_for_series_that_exist_and_say_what_to_do() {
         assert!(!annotation("summary").is_empty() && annotation("description").ends_with('.'), "{rule}");
         assert_eq!(annotation("runbook_url"), format!("{base}#{}", name.to_lowercase()));
         assert!(runbook.lines().any(|line| line == format!("## {name}")), "{name} is not in docs/alerts.md");
-        assert!(["critical", "warning", "info"].contains(&rule["labels"]["severity"].as_str().unwrap()), "{rule}");
+        let severity = rule["labels"]["severity"].as_str().unwrap();
+        assert!(["critical", "warning", "info"].contains(&severity), "{rule}");
+        let row = format!("| [{name}](#{}) | ", name.to_lowercase());
+        let row = runbook.lines().find(|line| line.starts_with(&row));
+        assert!(row.is_some_and(|row| row.contains(severity)), "{name} is not in the table of docs/alerts.md: {row:?}");
     }
     let sections = runbook.lines().filter_map(|line| line.strip_prefix("## "));
     for name in sections.filter(|name| name.starts_with("VsphereCcm")) {

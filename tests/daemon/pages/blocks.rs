@@ -182,6 +182,15 @@ pub const PAGES: &[Page] = &[
         "docs/contribute/measurements.md",
         &[("Comparing with another program", &[By::Nobody("measures for more than an hour")])],
     ),
+    // Outside of the book
+    ("SECURITY.md", &[("Security advisories", &[By::Nobody("needs a container engine and the network")])]),
+    (
+        "manifests/helm/vsphere-cpi/README.md",
+        &[(
+            "vsphere-cpi",
+            &[By::Nobody("a journey runs the command of docs/install/helm.md, which differs in its values only")],
+        )],
+    ),
 ];
 
 const ON_THE_FIRST_NODE: By = By::Nobody("needs a node: tests/node/first_pod.rs runs it on a real one");

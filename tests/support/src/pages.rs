@@ -23,14 +23,18 @@ pub fn page(name: &str) -> String {
     std::fs::read_to_string(Path::new(ROOT).join(name)).unwrap()
 }
 
-/// Returns the names of all pages, in order: `README.md`, and the files below `docs`.
+/// The pages outside of `docs`.
+const OTHERS: [&str; 5] =
+    ["CONTRIBUTING.md", "README.md", "SECURITY.md", "manifests/README.md", "manifests/helm/vsphere-cpi/README.md"];
+
+/// Returns the names of all pages, in order: those of the root and of `manifests`, and the files below `docs`.
 ///
 /// # Panics
 ///
 /// If a folder cannot be read.
 #[must_use]
 pub fn pages() -> Vec<String> {
-    let mut found = vec!["README.md".to_owned()];
+    let mut found = OTHERS.map(str::to_owned).to_vec();
     let mut folders = vec![PathBuf::from("docs")];
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(Path::new(ROOT).join(&folder)).unwrap() {

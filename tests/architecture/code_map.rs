@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 const HEAD: &str = "# Code map
 
-One line for each file of `src/`: the first sentence of its header. Unit tests stand beside a file, in `tests.rs` below its folder where they are long.
+One line for each file of `src/`: the first sentence of its header. Unit tests are in the file itself or, if they are long, in `tests.rs` in its folder.
 `UPDATE_GOLDEN=1 cargo test --test architecture` writes this page; the same test fails when the page is stale.
 
 ```text

@@ -20,7 +20,7 @@ one that does; all wrong values are reported together. Both end the process with
 
 const OURS: &str = "
 Upstream exits on an unknown flag and ignores unknown variables. To be able to go back by changing only the image, use the
-variables. The command line takes precedence over the variable; an empty variable counts as unset. Upstream does not have all
+variables. The command line takes precedence over the variable; an empty variable is treated as unset. Upstream does not have all
 flags of the groups above, either:
 
 | flag | upstream has it |

@@ -6,7 +6,7 @@ mod deletion;
 mod deletions;
 mod fresh;
 mod node;
-mod observer;
+pub mod observer;
 mod plan;
 mod rehearsal;
 mod remedy;

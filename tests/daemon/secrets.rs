@@ -8,11 +8,13 @@ use k8s_openapi::api::core::v1::Event;
 use kube::Api;
 use kube::api::PostParams;
 use serde_json::json;
+use support::fake_nsx::{FakeNsx, Model};
 use support::rbac::{self, Subject};
 use support::{ApiServer, Rule, Vcenter, eventually, unique};
 
 use crate::cluster::{ANSWERS, Cluster, LIMIT, ip};
 use crate::commands::bundle::{Bundle, bundle};
+use crate::commands::observer::{BALANCER_PATHS, Site};
 use crate::commands::{CommandResult, ask};
 
 /// XML, URLs and INI escape some of these characters differently.
@@ -20,6 +22,8 @@ const PASSWORD: &str = "Hors3<&>Battery/+%7";
 const USER: &str = "ccm@vsphere.local";
 const OTHER_USER: &str = "other@vsphere.local";
 const WRONG_PASSWORD: &str = "Stapl3<&>Wrong/+%8";
+const NSX_USER: &str = "nsx-ccm";
+const NSX_PASSWORD: &str = "Donkey5<&>Saddle/+%9";
 
 #[tokio::test]
 async fn no_secret_is_in_the_log_at_the_highest_level() {
@@ -60,12 +64,14 @@ async fn no_secret_is_in_the_log_at_the_highest_level() {
     let leaked = write_secrets(&cluster).await;
     let mut printed = Vec::new();
     let (node, address) = (cluster.name(1), ip(1));
+    let rejecting = format!("{}:{}", wrong.host(), wrong.port());
     for words in [
         &["status"][..],
         &["check"],
         &["plan"],
         &["deletions", "list"],
         &["explain", "vcenter", right.host()],
+        &["explain", "vcenter", &rejecting],
         &["explain", "node", &node],
         &["explain", "node", &node, "--fresh"],
         &["explain", "deletion", &node],
@@ -110,6 +116,72 @@ async fn no_secret_is_in_the_log_at_the_highest_level() {
     for secret in secrets.chain([token, "vmware_soap_session=".to_owned()]) {
         let found = lines.iter().find(|line| line.contains(&secret));
         assert!(found.is_none(), "{secret} is in the log or the output of a command: {found:?}");
+    }
+}
+
+/// A command without a process logs in to each vCenter and to NSX itself.
+#[tokio::test]
+async fn no_secret_is_in_the_output_of_a_command_without_a_process() {
+    let cluster = Cluster::new().await;
+    let right = cluster.scenario(0..2).login(USER, PASSWORD);
+    let wrong = cluster.scenario(0..0).login(OTHER_USER, PASSWORD);
+    let (right, wrong) = tokio::join!(Vcenter::start(&right), Vcenter::start(&wrong));
+    cluster.kubelet(0).pod_cidrs(&["10.244.0.0/24"]).register(&cluster.client).await;
+    let nsx = FakeNsx::start(Model::small().user(NSX_USER, NSX_PASSWORD)).await;
+    let ca_file = cluster.folder().join(format!("{}-secrets-ca.pem", cluster.pool()));
+    std::fs::write(&ca_file, nsx.ca_pem()).unwrap();
+    let nsx_sections = format!(
+        "[NSXT]\nhost = {}\nca-file = {}\nuser = {NSX_USER}\npassword = {NSX_PASSWORD}\n\
+         [LoadBalancer]\nip-pool-name = pool1\nsize = SMALL\n{BALANCER_PATHS}[Route]\nrouter-path = /infra/tier-1s/t1\n",
+        nsx.address(),
+        ca_file.display(),
+    );
+    let with_nsx = |vcenters: &[String]| format!("{}\n{nsx_sections}", Cluster::zoned(vcenters));
+    let accepted = right.ini_section("right", "dc-1");
+    let rejected = wrong.ini_section("wrong", "dc-1").replace(PASSWORD, WRONG_PASSWORD);
+    let server = ApiServer::shared().await;
+    let flags = ["-v=10".to_owned(), format!("--cluster-name={}", cluster.pool())];
+    let (node, rejecting) = (cluster.name(0), format!("{}:{}", wrong.host(), wrong.port()));
+    let mut printed = Vec::new();
+    // After three rejected logins the throttle permits no further one.
+    for (vcenters, commands) in [
+        (
+            vec![accepted.clone(), rejected],
+            &[
+                &["check", "--preflight"][..],
+                &["check", "--preflight", "-o", "json"],
+                &["explain", "vcenter", &rejecting],
+            ][..],
+        ),
+        (
+            vec![accepted],
+            &[
+                &["check", "--preflight"],
+                &["status"],
+                &["plan"],
+                &["plan", "-o", "json"],
+                &["explain", "node", &node],
+                &["explain", "deletion", &node],
+                &["explain", "route", &node],
+            ],
+        ),
+    ] {
+        let mut site = Site::new(&cluster, server, &with_nsx(&vcenters));
+        site.flags.extend(flags.clone());
+        for words in commands {
+            let CommandResult { output, messages, .. } = site.run(words).await;
+            assert!(!output.is_empty(), "{words:?}: {messages}");
+            printed.extend([output, messages]);
+        }
+    }
+    assert!(!nsx.login_attempts().is_empty(), "NSX is asked");
+    assert!(printed.iter().any(|output| output.contains(OTHER_USER)), "a rejected login names its user");
+    let of_vcenters = [PASSWORD, WRONG_PASSWORD]
+        .into_iter()
+        .flat_map(|password| [USER, OTHER_USER].map(|user| forms(user, password)).concat());
+    for secret in of_vcenters.chain(forms(NSX_USER, NSX_PASSWORD)) {
+        let found = printed.iter().find(|output| output.contains(&secret));
+        assert!(found.is_none(), "{secret} is in the output of a command: {found:?}");
     }
 }
 

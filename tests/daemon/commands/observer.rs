@@ -23,7 +23,7 @@ use crate::credentials::{PASSWORD, USER, reject_three_logins};
 const OWN_AGENT: &str = "vsphere-cloud-controller-manager/";
 
 /// The gateway and the profiles of load balancers.
-const BALANCER_PATHS: &str = "tier1-gateway-path = /infra/tier-1s/t1\n\
+pub const BALANCER_PATHS: &str = "tier1-gateway-path = /infra/tier-1s/t1\n\
     tcp-app-profile-name = default-tcp-lb-app-profile\nudp-app-profile-path = /infra/lb-app-profiles/default-udp-lb-app-profile\n";
 
 /// The files and flags of detached commands.

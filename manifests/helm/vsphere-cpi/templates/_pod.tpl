@@ -112,16 +112,13 @@ volumes:
 {{- end -}}
 {{- $context := dict "runAsNonRoot" true "seccompProfile" (dict "type" "RuntimeDefault") -}}
 {{- if dig "enabled" true $old -}}
-{{- $user := dig "runAsUser" 1001 $old -}}
+{{- $user := dig "runAsUser" 1001 $old | int64 -}}
 {{- if hasKey $new "runAsUser" -}}
-{{- $user = get $new "runAsUser" -}}
+{{- $user = get $new "runAsUser" | int64 -}}
 {{- end -}}
-{{- /* Null leaves the choice to the image or to OpenShift. */ -}}
-{{- if not (kindIs "invalid" $user) -}}
-{{- $_ := set $context "runAsUser" ($user | int64) -}}
-{{- $_ := set $context "runAsGroup" ($user | int64) -}}
-{{- $_ := set $context "runAsNonRoot" (ne ($user | int64) 0) -}}
-{{- end -}}
+{{- $_ := set $context "runAsUser" $user -}}
+{{- $_ := set $context "runAsGroup" $user -}}
+{{- $_ := set $context "runAsNonRoot" (ne $user 0) -}}
 {{- $_ := set $context "fsGroup" (dig "fsGroup" 1001 $old | int64) -}}
 {{- end -}}
 {{- include "cpi.overridden" (list $context $new) -}}

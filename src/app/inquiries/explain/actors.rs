@@ -1,5 +1,9 @@
 //! Pure: the parties that act because of a reason, in the words of all explanations.
 
+use crate::cloud::Reason;
+use crate::controllers::node::reason as controller;
+use crate::providers::vsphere::reason;
+
 /// The VMware administrator.
 pub(super) const VSPHERE: &str = "the administrator of vSphere";
 /// The administrator of NSX.
@@ -12,6 +16,38 @@ pub(super) const GUEST: &str = "the administrator of the VM's operating system";
 pub(super) const SERVICE_OWNER: &str = "the owner of the Service";
 /// No person, because the reason ends without one.
 pub(super) const NOBODY: &str = "no one: it passes by itself";
+
+/// The actors by reason of a Node, also of one that is not deleted. Further reasons are for [`CLUSTER`].
+const OF_NODES: &[(Reason, &str)] = &[
+    (reason::LookupPending, NOBODY),
+    (reason::CloudUnavailable, NOBODY),
+    (controller::ProviderTimeout, NOBODY),
+    (controller::WriteConflict, NOBODY),
+    (reason::VMNotFound, VSPHERE),
+    (reason::InstanceNotFound, VSPHERE),
+    (reason::SeveralVMsMatch, VSPHERE),
+    (reason::VMNotReadable, VSPHERE),
+    (reason::NoPermission, VSPHERE),
+    (reason::PowerStateUnknown, VSPHERE),
+    (reason::VMPoweredOff, VSPHERE),
+    (reason::NoZoneTags, VSPHERE),
+    (reason::ZoneUnknown, VSPHERE),
+    (reason::InvalidTagName, VSPHERE),
+    (reason::HostGone, VSPHERE),
+    (reason::HostNotConnected, VSPHERE),
+    (reason::LocationUnknown, VSPHERE),
+    (reason::ToolsNotRunning, GUEST),
+    (reason::NoGuestNics, GUEST),
+    (reason::NoUsableAddress, GUEST),
+    (reason::NoAddressOfFamily, GUEST),
+    (reason::NoNetworkMatches, GUEST),
+    (controller::NoAddresses, GUEST),
+];
+
+/// Returns the actor for a reason of a Node, also of one that is not deleted.
+pub(super) fn of_node(reason: Reason) -> &'static str {
+    OF_NODES.iter().find(|(of, _)| *of == reason).map_or(CLUSTER, |(_, actor)| *actor)
+}
 
 /// Returns the actors of the table of `docs/reasons.md`, as (reason, actors, group). Guests and Services are the cluster's
 /// there.
@@ -45,4 +81,29 @@ pub(super) fn assert_documented(reason: &str, actor: &str) {
         _ => "cluster",
     };
     assert!(actors.contains(&word), "{reason}: {actor:?} in the explanation, {actors:?} in docs/reasons.md");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_acts_for_nodes_is_the_same_as_in_the_table_of_the_reasons() {
+        let groups = [
+            "Searching for the VM",
+            "Reaching vCenter",
+            "Guest and addresses",
+            "Zones and labels",
+            "API server and this program",
+        ];
+        let rows = documented();
+        let of_nodes: Vec<&str> =
+            rows.iter().filter(|(_, _, group)| groups.contains(group)).map(|(word, ..)| *word).collect();
+        assert!(of_nodes.len() > 35, "{of_nodes:?}");
+        let further = OF_NODES.iter().map(|(reason, _)| reason.as_str());
+        for word in of_nodes.into_iter().chain(further) {
+            let actor = OF_NODES.iter().find(|(of, _)| *of == word).map_or(CLUSTER, |(_, actor)| *actor);
+            assert_documented(word, actor);
+        }
+    }
 }

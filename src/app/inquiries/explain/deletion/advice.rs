@@ -1,7 +1,7 @@
 //! The reason why a Node is not deleted: the message, who acts, and the remedy.
 
 use crate::app::inquiries::answer_time::AnswerTime;
-use crate::app::inquiries::explain::actors::{CLUSTER, VSPHERE};
+use crate::app::inquiries::explain::actors::{self, CLUSTER, NOBODY, VSPHERE};
 use crate::app::inquiries::explain::outside_text::full_message;
 use crate::app::reports::explain::Section;
 use crate::cloud::Reason;
@@ -79,9 +79,11 @@ fn without_proof(name: &str, node: &NodeDeletionFacts, word: Reason, message: &s
     } else if is_transient {
         ("no one: the answer is on its way".to_owned(), Vec::new())
     } else {
-        let of_vsphere = [reason::HostGone, reason::HostNotConnected, reason::LocationUnknown, reason::NoPermission];
-        let actor = if of_vsphere.contains(&word) { VSPHERE } else { CLUSTER };
-        (format!("{actor} fixes the cause in the message; then the proof is made again"), vec![delete])
+        let actor = match actors::of_node(word) {
+            NOBODY => NOBODY.to_owned(),
+            actor => format!("{actor} fixes the cause in the message; then the proof is made again"),
+        };
+        (actor, vec![delete])
     };
     HoldAdvice { word, message: full_message(message), actor, remedies }
 }

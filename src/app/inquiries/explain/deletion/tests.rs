@@ -220,11 +220,12 @@ fn a_node_without_a_proof_is_held_by_the_answer_about_its_vm() {
     for (candidacy, word, actor, first_unreached) in [
         (held(reason::Uninitialized, false), "Uninitialized", "cloud-node-controller", "proof"),
         (
-            held(reason::CloudUnavailable, false),
-            "CloudUnavailable",
+            held(vsphere::CredentialsRejected, false),
+            "CredentialsRejected",
             "the administrator of the cluster fixes",
             "DeletionOff",
         ),
+        (held(reason::CloudUnavailable, false), "CloudUnavailable", "no one: it passes by itself", "DeletionOff"),
         (held(vsphere::HostGone, false), "HostGone", "the administrator of vSphere fixes", "DeletionOff"),
         (
             held(vsphere::HostNotConnected, false),
